@@ -18,6 +18,7 @@
     │   ├── WorkloadStartError        its class could not be imported or constructed
     │   ├── WorkloadCallError         its method raised; `.cause` is what it raised
     │   └── WorkloadDiedError         its process is gone
+    ├── CallInterruptedError      raised inside a running call that was interrupted from outside
     ├── CallTimeoutError          some ranks did not answer in time; `.missing`, `.results`
     ├── TrainerError              the trainer's class could not be imported, constructed or run
     └── ContextError              the persisted record
@@ -194,6 +195,10 @@ class WorkloadCallError(WorkloadError):
 
 class WorkloadDiedError(WorkloadError):
     """The process of a workload is gone."""
+
+
+class CallInterruptedError(DlrlError):
+    """Raised inside a running call of a workload that was interrupted from outside."""
 
 
 class CallTimeoutError(DlrlError):

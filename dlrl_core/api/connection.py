@@ -1,0 +1,112 @@
+"""How a driver gets to a Ray cluster: the one it is in, the one it names, or an embedded local one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlrl_core.errors import ClusterError
+from dlrl_core.plan import ClusterView, needed_cluster
+from dlrl_core.spec import JobSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """A driver's hold on Ray for one job. `close` when the job has ended."""
+
+    is_embedded: bool
+    is_ours: bool
+    """We called ray.init, so we call ray.shutdown."""
+
+    def close(self) -> None:
+        _holds.leave(self)
+
+
+class _Holds:
+    """Counts the jobs of this driver that need Ray; the last one to go disconnects."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._count = 0
+
+    def join(self, address: str | None, spec: JobSpec | None) -> Connection:
+        import ray
+
+        from dlrl_core.scheduler.local_cluster import shared_cluster
+
+        with self._lock:
+            if ray.is_initialized() and self._count == 0:
+                return Connection(is_embedded=False, is_ours=False)
+            named = address or os.environ.get("RAY_ADDRESS")
+            if ray.is_initialized() and not shared_cluster.is_up:
+                connection = Connection(is_embedded=False, is_ours=True)
+            elif named:
+                if shared_cluster.is_up:
+                    raise ClusterError(
+                        f"this process runs a job on an embedded local Ray, so it can't join '{named}' as well; "
+                        "wait for that job, or submit from another process"
+                    )
+                _init(named)
+                connection = Connection(is_embedded=False, is_ours=True)
+            elif spec is None:
+                raise ClusterError("no Ray cluster is named; set RAY_ADDRESS or say --address")
+            else:
+                shape = needed_cluster(spec)
+                _announce(shape, spec)
+                started = shared_cluster.acquire(shape)
+                if not ray.is_initialized():
+                    _init(started)
+                connection = Connection(is_embedded=True, is_ours=True)
+            self._count += 1
+            return connection
+
+    def leave(self, connection: Connection) -> None:
+        if not connection.is_ours:
+            return
+        import ray
+
+        from dlrl_core.scheduler.local_cluster import shared_cluster
+
+        with self._lock:
+            self._count -= 1
+            if connection.is_embedded:
+                shared_cluster.release()
+            if self._count == 0:
+                ray.shutdown()
+                shared_cluster.stop_if_unused()
+
+
+_holds = _Holds()
+
+
+def connect(address: str | None = None, spec: JobSpec | None = None) -> Connection:
+    """Join the cluster that is named or already joined; without one, start a local Ray shaped like the job."""
+    return _holds.join(address, spec)
+
+
+def _init(address: str) -> None:
+    import ray
+
+    try:
+        ray.init(address=address, logging_level=logging.WARNING, configure_logging=False)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ClusterError(f"can't join the Ray cluster at '{address}': {reason}") from error
+
+
+def _announce(shape: ClusterView, spec: JobSpec) -> None:
+    devices = int(shape.nodes[0].free.get(spec.device_type, 0))
+    real = len(list(Path("/dev").glob("nvidia[0-9]*"))) if spec.device_type == "GPU" else os.cpu_count() or 1
+    is_simulated = len(shape.nodes) > 1 or real < devices
+    kind = f"logical {spec.device_type}" if is_simulated else spec.device_type
+    nodes = f"{len(shape.nodes)} node{'s' if len(shape.nodes) > 1 else ''}"
+    print(
+        f"dlrl: no cluster address, so a local Ray is started for this job: {nodes} x {devices} {kind}"
+        f"{' (simulated on this machine)' if is_simulated else ''}; it stops with the job",
+        file=sys.stderr,
+        flush=True,
+    )

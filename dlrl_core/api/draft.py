@@ -1,0 +1,103 @@
+"""What a builder has been told so far, with everything that is already known to be wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dlrl_core.roles import RoleType
+from dlrl_core.spec import ClassRef
+
+
+@dataclass
+class RoleDraft:
+    """One role as told. None means: not told, so a framework's or our own default counts."""
+
+    role: RoleType
+    cls: ClassRef | None = None
+    total: int | None = None
+    per_node: int | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    resource: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class JobDraft:
+    """A whole job as told."""
+
+    framework: str | None = None
+    config: Any = None
+    node_num: int | None = None
+    device_per_node: int | None = None
+    device_type: str | None = None
+    policy: str | None = None
+    global_env: dict[str, str] = field(default_factory=dict)
+    trainer: ClassRef | None = None
+    roles: dict[RoleType, RoleDraft] = field(default_factory=dict)
+    collocations: list[tuple[RoleType, ...]] = field(default_factory=list)
+    collocate_all: bool = False
+    problems: list[str] = field(default_factory=list)
+
+    def count(self, name: str, value: Any) -> int | None:
+        """A whole number; anything else is a problem. Its range is checked with the whole spec."""
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        self.problems.append(f"{name} is {value!r}; it must be a whole number")
+        return None
+
+    def text(self, name: str, value: Any) -> str | None:
+        if isinstance(value, str) and value:
+            return value
+        self.problems.append(f"{name} is {value!r}; it must be a text that is not empty")
+        return None
+
+    def class_ref(self, owner: str, module: Any, class_name: Any) -> ClassRef | None:
+        module_text = self.text(f"module of {owner}", module)
+        class_text = self.text(f"class of {owner}", class_name)
+        if module_text is None or class_text is None:
+            return None
+        return ClassRef(module=module_text, class_name=class_text)
+
+    def environment(self, owner: str, env: Any) -> dict[str, str]:
+        """Environment variables: names and texts; numbers are written out, anything else is a problem."""
+        if not isinstance(env, Mapping):
+            self.problems.append(f"{owner} is a {type(env).__name__}; it must be a mapping of names to texts")
+            return {}
+        kept = {}
+        for key, value in env.items():
+            if not isinstance(key, str):
+                self.problems.append(f"{owner} has the key {key!r}; a name of an environment variable is a text")
+            elif isinstance(value, bool) or not isinstance(value, str | int | float):
+                self.problems.append(
+                    f"{owner} has a {type(value).__name__} for '{key}'; an environment variable is a text or a number"
+                )
+            else:
+                kept[key] = str(value)
+        return kept
+
+    def resources(self, owner: str, resource: Any) -> dict[str, float]:
+        if not isinstance(resource, Mapping):
+            self.problems.append(f"{owner} is a {type(resource).__name__}; it must be a mapping such as {{'CPU': 2}}")
+            return {}
+        kept = {}
+        for name, amount in resource.items():
+            is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
+            if not isinstance(name, str) or not is_number or math.isnan(amount):
+                self.problems.append(f"{owner} has {name!r}: {amount!r}; it must be a resource's name and a number")
+            else:
+                kept[name] = float(amount)
+        return kept
+
+    def role_named(self, name: Any) -> RoleType | None:
+        import difflib
+
+        try:
+            return RoleType(str(name).lower())
+        except ValueError:
+            roles = [str(role) for role in RoleType]
+            close = difflib.get_close_matches(str(name).lower(), roles, n=1)
+            hint = f"did you mean '{close[0]}'?" if close else f"roles are: {', '.join(roles)}"
+            self.problems.append(f"unknown role '{name}'; {hint}")
+            return None

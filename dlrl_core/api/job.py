@@ -1,0 +1,147 @@
+"""RLJob: a checked job, ready to be shown and submitted."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, overload
+
+from dlrl_core.api.connection import Connection, connect
+from dlrl_core.api.job_handle import JobHandle, JobResult
+from dlrl_core.api.job_status import JobStatus
+from dlrl_core.errors import JobError, JobExistsError, SpecError
+from dlrl_core.plan import ClusterView, ExecutionPlan, make_plan, needed_cluster
+from dlrl_core.spec import JobSpec, check_name
+
+
+class RLJob:
+    """Built by RLJobBuilder. Frozen in what it is; `submit` runs it."""
+
+    def __init__(self, spec: JobSpec) -> None:
+        self.spec = spec
+        self._handle: JobHandle | None = None
+
+    def plan(self, cluster: ClusterView | None = None) -> ExecutionPlan:
+        """Who would sit where, on this cluster, or on the smallest one that fits. Starts nothing."""
+        return make_plan(self.spec, cluster or needed_cluster(self.spec))
+
+    @overload
+    def submit(
+        self, name: str, blocking: Literal[True] = True, *, address: str | None = None,
+        on_status: Callable[[JobStatus], None] | None = None,
+    ) -> JobResult: ...  # fmt: skip
+    @overload
+    def submit(
+        self, name: str, blocking: Literal[False], *, address: str | None = None,
+        on_status: Callable[[JobStatus], None] | None = None,
+    ) -> JobHandle: ...  # fmt: skip
+    def submit(
+        self,
+        name: str,
+        blocking: bool = True,
+        *,
+        address: str | None = None,
+        on_status: Callable[[JobStatus], None] | None = None,
+    ) -> JobResult | JobHandle:
+        """Run the job. Blocking: returns its result or raises the first cause. Else: returns a handle at once.
+
+        Ctrl-C on a blocking submit stops the job cleanly; a second one leaves it as it is.
+        """
+        problems = check_name(name)
+        if problems:
+            raise SpecError(problems)
+        connection = connect(address, self.spec)
+        try:
+            self._handle = self._start(name, connection)
+        except BaseException:
+            connection.close()
+            raise
+        return _wait_or_stop(self._handle, on_status) if blocking else self._handle
+
+    def wait(self, timeout: float | None = None) -> JobResult:
+        """Wait for the last submission; see JobHandle.wait."""
+        return self._submitted("wait for").wait(timeout)
+
+    def status(self) -> JobStatus:
+        """Status of the last submission."""
+        return self._submitted("ask").status()
+
+    def stop(self, reason: str = "stopped by the user") -> None:
+        """Stop the last submission and wait until nothing of it is left."""
+        self._submitted("stop").stop(reason)
+
+    def _submitted(self, action: str) -> JobHandle:
+        if self._handle is None:
+            raise JobError("", f"there is no job to {action}; call submit first")
+        return self._handle
+
+    def _start(self, name: str, connection: Connection) -> JobHandle:
+        from dlrl_core.context import default_store_url
+        from dlrl_core.master.launch import MasterLaunch
+        from dlrl_core.master.master import start_master
+        from dlrl_core.scheduler.cluster_probe import view_cluster
+
+        _refuse_if_alive(name)
+        plan = make_plan(self.spec, view_cluster())
+        launch = MasterLaunch(
+            job=name,
+            run_id=uuid.uuid4().hex,
+            spec_json=self.spec.to_json(),
+            plan_json=plan.to_json(),
+            store_url=default_store_url(),
+            python_path=_python_path(),
+            plugins=os.environ.get("DLRL_PLUGINS"),
+        )
+        try:
+            master = start_master(launch)
+        except ValueError as error:  # Ray's word for "that name is taken"
+            raise JobExistsError(name, _exists(name)) from error
+        return JobHandle(name, master, connection)
+
+
+def _refuse_if_alive(name: str) -> None:
+    """A living job keeps its name; an ended one whose Master still lingers gives it up."""
+    import ray
+
+    from dlrl_core.scheduler.names import MASTER
+    from dlrl_core.scheduler.workload_launcher import find_actor
+
+    master = find_actor(name, MASTER)
+    if master is None:
+        return
+    try:
+        if ray.get(master.ended.remote(0.0), timeout=10) is None:
+            raise JobExistsError(name, _exists(name))
+        ray.get(master.leave.remote(), timeout=10)
+    except ray.exceptions.RayError:
+        return  # it went while we asked
+
+
+def _exists(name: str) -> str:
+    return f"job '{name}' is already running on this cluster; choose another name, or run: dlrl stop {name}"
+
+
+def _wait_or_stop(handle: JobHandle, on_status: Callable[[JobStatus], None] | None) -> JobResult:
+    try:
+        return handle.wait(on_status=on_status)
+    except KeyboardInterrupt:
+        _say(f"stopping job '{handle.name}'; Ctrl-C again leaves it as it is")
+        try:
+            handle.stop("interrupted (Ctrl-C)")
+        except KeyboardInterrupt:
+            _say(f"job '{handle.name}' is left as it is; stop it with: dlrl stop {handle.name}")
+        raise
+
+
+def _say(text: str) -> None:
+    print(f"dlrl: {text}", file=sys.stderr, flush=True)
+
+
+def _python_path() -> tuple[str, ...]:
+    """Where this process finds the user's modules, for processes that start elsewhere."""
+    prefixes = (sys.prefix, sys.base_prefix)
+    paths = [str(Path(path).resolve()) if path else str(Path.cwd()) for path in sys.path]
+    return tuple(dict.fromkeys(path for path in paths if not path.startswith(prefixes)))

@@ -1,0 +1,88 @@
+"""The job file: a whole job in YAML, with the words of the builder."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dlrl_core.errors import SpecError
+from dlrl_core.spec.job_spec import read_yaml
+
+if TYPE_CHECKING:
+    from dlrl_core.api.builder import RLJobBuilder
+
+_SIMPLE = ("node_num", "device_per_node", "device_type", "config", "global_env", "framework", "policy")
+_KEYS = (*_SIMPLE, "trainer", "roles", "collocations", "collocate_all")
+_ROLE_KEYS = ("module", "class", "total", "per_node", "env", "resource")
+
+
+def tell(builder: RLJobBuilder, path: Path) -> None:
+    """Tell the builder what the file says. Only an unreadable file raises here; the rest waits for `build`."""
+    said = read_yaml(path)
+    problems = builder._draft.problems
+    problems += _unknown(said, _KEYS, str(path))
+    for key in _SIMPLE:
+        if said.get(key) is not None:
+            getattr(builder, key)(_relative(said[key], path) if key == "config" else said[key])
+    if said.get("trainer") is not None:
+        _tell_trainer(builder, said["trainer"], problems)
+    _tell_roles(builder, said.get("roles") or {}, problems)
+    for group in said.get("collocations") or []:
+        builder.with_collocation(*(group if isinstance(group, list) else [group]))
+    if said.get("collocate_all"):
+        builder.with_collocation_all()
+
+
+def _tell_roles(builder: RLJobBuilder, roles: Any, problems: list[str]) -> None:
+    if not isinstance(roles, dict):
+        problems.append(f"'roles' is a {type(roles).__name__}; it must be a mapping of roles")
+        return
+    for name, said in roles.items():
+        role = builder._draft.role_named(name)
+        if role is None:
+            continue
+        if not isinstance(said, dict):
+            problems.append(f"'roles.{name}' is a {type(said).__name__}; it must be a mapping with module and class")
+            continue
+        problems += _unknown(said, _ROLE_KEYS, f"roles.{name}")
+        if "module" in said or "class" in said:
+            getattr(builder, role.value)(said.get("module"), said.get("class"))
+        else:
+            builder.role(role)
+        for key in ("total", "per_node", "env", "resource"):
+            if said.get(key) is not None:
+                getattr(builder, key)(said[key])
+
+
+def _tell_trainer(builder: RLJobBuilder, said: Any, problems: list[str]) -> None:
+    if not isinstance(said, dict):
+        problems.append(f"'trainer' is a {type(said).__name__}; it must be a mapping with module and class")
+        return
+    problems += _unknown(said, ("module", "class"), "trainer")
+    builder.trainer(said.get("module"), said.get("class"))
+
+
+def _unknown(said: dict[str, Any], known: tuple[str, ...], owner: str) -> list[str]:
+    problems = []
+    for key in said:
+        if key not in known:
+            close = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
+            problems.append(f"'{owner}' has the unknown key '{key}'; {hint}")
+    return problems
+
+
+def _relative(config: Any, path: Path) -> Any:
+    """A config file is named relative to the job file."""
+    if isinstance(config, str) and config.endswith((".yaml", ".yml")):
+        return path.parent / config
+    return config
+
+
+def job_name_of(path: Path) -> str:
+    """The name a job file gives its job when none is said: the file's own."""
+    name = path.stem
+    if not name:
+        raise SpecError([f"'{path}' has no name to call the job by; say --name"])
+    return name

@@ -1,0 +1,145 @@
+"""JobHandle: a submitted job from a driver's side, or anybody else's."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from dlrl_core.api.connection import Connection
+from dlrl_core.api.job_status import JobStatus
+from dlrl_core.errors import (
+    ClusterError,
+    JobFailedError,
+    JobNotFoundError,
+    JobStoppedError,
+    JobTimeoutError,
+)
+
+_ASK_S = 5.0
+_STATUS_PERIOD_S = 0.3
+_MASTER_BACK_S = 60.0
+_GONE_S = 15.0
+_STOP_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobResult:
+    """A finished job. `value` is what the trainer's `fit` returned."""
+
+    name: str
+    value: Any
+    seconds: float
+    status: JobStatus = field(repr=False)
+
+
+class JobHandle:
+    """Wait for a job, ask it, stop it. Made by RLJob.submit, or by `attach` from another process."""
+
+    def __init__(self, name: str, master: Any, connection: Connection) -> None:
+        self.name = name
+        self._master = master
+        self._connection = connection
+        self._last: JobStatus | None = None
+        self._ending: Any = None
+
+    @classmethod
+    def attach(cls, name: str, connection: Connection) -> JobHandle:
+        """The handle of a job that runs on the cluster this process is connected to."""
+        from dlrl_core.scheduler.names import MASTER
+        from dlrl_core.scheduler.workload_launcher import find_actor
+
+        master = find_actor(name, MASTER)
+        if master is None:
+            raise JobNotFoundError(name, f"no job '{name}' runs on this cluster")
+        return cls(name, master, connection)
+
+    def wait(
+        self, timeout: float | None = None, on_status: Callable[[JobStatus], None] | None = None
+    ) -> JobResult:
+        """Wait for the end. Returns the result, or raises the first cause; `on_status` is called on the way."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self._ending is None:
+            if deadline is not None and time.monotonic() >= deadline:
+                raise JobTimeoutError(self.name, f"job '{self.name}' has not ended within {timeout:g} s; it goes on")
+            self._ask_ending(_STATUS_PERIOD_S if on_status else _ASK_S, deadline)
+            if on_status is not None and self._ending is None:
+                on_status(self.status())
+        return self._result()
+
+    def status(self) -> JobStatus:
+        """What the Master knows now; after the end, what it knew last."""
+        if self._ending is None:
+            self._last = JobStatus.from_snapshot(self._ask(self._master.status))
+        assert self._last is not None
+        return self._last
+
+    def stop(self, reason: str = "stopped by the user") -> None:
+        """End the job and wait until nothing of it is left. A job that has ended stays as it is."""
+        if self._ending is not None:
+            return
+        self._ask(self._master.stop, reason)
+        deadline = time.monotonic() + _STOP_S
+        while self._ending is None:
+            if time.monotonic() >= deadline:
+                raise JobTimeoutError(self.name, f"job '{self.name}' did not stop within {_STOP_S:g} s")
+            self._ask_ending(_ASK_S, deadline)
+
+    def _ask_ending(self, period_s: float, deadline: float | None) -> None:
+        left = period_s if deadline is None else max(0.0, min(period_s, deadline - time.monotonic()))
+        ending = self._ask(self._master.ended, left)
+        if ending is not None:
+            self._last = JobStatus.from_snapshot(self._ask(self._master.status))
+            self._ending = ending
+            self._let_go()
+
+    def _ask(self, method: Any, *args: Any) -> Any:
+        """Ask the Master; one that is being restarted is asked again until it is back."""
+        import ray
+        from ray.exceptions import RayActorError
+
+        deadline = time.monotonic() + _MASTER_BACK_S
+        while True:
+            try:
+                return ray.get(method.remote(*args))
+            except RayActorError as error:
+                if time.monotonic() > deadline or _is_dead(error):
+                    raise ClusterError(f"the master of job '{self.name}' does not answer: {_line(error)}") from error
+                time.sleep(0.2)
+
+    def _let_go(self) -> None:
+        """The job has ended and we know how: the Master may go, and we no longer need the cluster."""
+        from dlrl_core.scheduler.names import MASTER
+        from dlrl_core.scheduler.workload_launcher import find_actor
+
+        self._master.leave.remote()
+        deadline = time.monotonic() + _GONE_S
+        while find_actor(self.name, MASTER) is not None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self._connection.close()
+
+    def _result(self) -> JobResult:
+        ending, status = self._ending, self._last
+        assert status is not None
+        if ending.state == "finished":
+            value = pickle.loads(ending.result) if ending.result is not None else None
+            return JobResult(name=self.name, value=value, seconds=status.seconds, status=status)
+        if ending.state == "stopped":
+            raise JobStoppedError(self.name, f"job '{self.name}' was stopped: {ending.why}")
+        original = ending.cause.load() if ending.cause is not None else None
+        message = f"job '{self.name}' failed: {ending.why}"
+        if ending.cause is not None:
+            message = f"{message}\n\n{ending.cause.traceback}"
+        raise JobFailedError(self.name, message, ending.cause) from original
+
+
+def _is_dead(error: Exception) -> bool:
+    from ray.exceptions import ActorDiedError
+
+    return isinstance(error, ActorDiedError)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,77 @@
+"""JobStatus: one look at a job, for people and programs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dlrl_core.context import JobView
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobStatus:
+    """The redacted view of a job's record, with names for what is asked most."""
+
+    view: JobView
+
+    @classmethod
+    def from_snapshot(cls, view: JobView) -> JobStatus:
+        return cls(view=view)
+
+    @property
+    def name(self) -> str:
+        return self.view["name"]
+
+    @property
+    def state(self) -> str:
+        """submitted, reserving, starting, running, stopping, finished, failed or stopped."""
+        return self.view["state"]
+
+    @property
+    def is_final(self) -> bool:
+        return self.view["ended_at"] is not None
+
+    @property
+    def why(self) -> str | None:
+        """How it ended, in one sentence, where that was not a plain finish."""
+        return self.view["why"]
+
+    @property
+    def phase(self) -> str | None:
+        """Where the trainer is: construct, init, fit or done."""
+        phase: str | None = self.view["trainer"].get("phase")
+        return phase
+
+    @property
+    def step(self) -> int | None:
+        step: int | None = self.view["progress"].get("step")
+        return step
+
+    @property
+    def total_steps(self) -> int | None:
+        total: int | None = self.view["progress"].get("total_steps")
+        return total
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        return dict(self.view["progress"].get("metrics") or {})
+
+    @property
+    def phase_seconds(self) -> dict[str, float]:
+        """Seconds of the last whole step, by 'role.method'."""
+        return dict(self.view["progress"].get("phase_seconds") or {})
+
+    @property
+    def workloads(self) -> list[dict[str, Any]]:
+        return list(self.view["workloads"])
+
+    @property
+    def seconds(self) -> float:
+        """From submission to the end, or to now."""
+        return (self.view["ended_at"] or time.time()) - self.view["submitted_at"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, secrets redacted."""
+        return dict(self.view)

@@ -1,0 +1,93 @@
+"""What is known of a job: reports of its workloads, and the one persisted record a new Master goes on from.
+
+Names are loaded when first used: a workload imports its report from here, and must not wait for pydantic or
+SQLite to load.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dlrl_core.context.job_context import Change as Change
+    from dlrl_core.context.job_context import JobContext as JobContext
+    from dlrl_core.context.job_state import JobState as JobState
+    from dlrl_core.context.job_state import check_transition as check_transition
+    from dlrl_core.context.job_view import JobView as JobView
+    from dlrl_core.context.journal import JournalEvent as JournalEvent
+    from dlrl_core.context.records import JobRecord as JobRecord
+    from dlrl_core.context.records import ProgressRecord as ProgressRecord
+    from dlrl_core.context.records import TrainerRecord as TrainerRecord
+    from dlrl_core.context.records import TrainerState as TrainerState
+    from dlrl_core.context.records import WorkloadRecord as WorkloadRecord
+    from dlrl_core.context.records import new_run_id as new_run_id
+    from dlrl_core.context.redaction import redact as redact
+    from dlrl_core.context.secret_keys import looks_secret as looks_secret
+    from dlrl_core.context.sqlite_store import SqliteStore as SqliteStore
+    from dlrl_core.context.store import Store as Store
+    from dlrl_core.context.store import StoredJob as StoredJob
+    from dlrl_core.context.store import default_store_url as default_store_url
+    from dlrl_core.context.store import open_store as open_store
+    from dlrl_core.context.workload_report import WorkloadReport as WorkloadReport
+    from dlrl_core.context.workload_report import WorkloadState as WorkloadState
+
+_HOMES = {
+    "Change": "job_context",
+    "JobContext": "job_context",
+    "JobRecord": "records",
+    "JobState": "job_state",
+    "JobView": "job_view",
+    "JournalEvent": "journal",
+    "ProgressRecord": "records",
+    "SqliteStore": "sqlite_store",
+    "Store": "store",
+    "StoredJob": "store",
+    "TrainerRecord": "records",
+    "TrainerState": "records",
+    "WorkloadRecord": "records",
+    "WorkloadReport": "workload_report",
+    "WorkloadState": "workload_report",
+    "check_transition": "job_state",
+    "default_store_url": "store",
+    "looks_secret": "secret_keys",
+    "new_run_id": "records",
+    "open_store": "store",
+    "redact": "redaction",
+}
+
+__all__ = [
+    "Change",
+    "JobContext",
+    "JobRecord",
+    "JobState",
+    "JobView",
+    "JournalEvent",
+    "ProgressRecord",
+    "SqliteStore",
+    "Store",
+    "StoredJob",
+    "TrainerRecord",
+    "TrainerState",
+    "WorkloadRecord",
+    "WorkloadReport",
+    "WorkloadState",
+    "check_transition",
+    "default_store_url",
+    "looks_secret",
+    "new_run_id",
+    "open_store",
+    "redact",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dlrl_core.context' has no attribute '{name}'")
+    value = getattr(importlib.import_module(f"dlrl_core.context.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

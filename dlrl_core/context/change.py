@@ -1,0 +1,145 @@
+"""Change: what one `with context.change()` block collects, before any of it is written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from dlrl_core.context.documents import job_documents, record_text, workload_key
+from dlrl_core.context.job_state import JobState, check_transition
+from dlrl_core.context.journal import JournalEvent
+from dlrl_core.context.records import JobRecord, WorkloadRecord
+from dlrl_core.errors import ContextError
+from dlrl_core.spec.job_spec import validation_problems
+
+M = TypeVar("M", bound=BaseModel)
+
+_FIXED: dict[type[BaseModel], frozenset[str]] = {
+    JobRecord: frozenset({"record_schema", "name", "run_id", "submitted_at", "journal_start"}),
+    WorkloadRecord: frozenset({"record_schema", "name", "role", "rank"}),
+}
+
+
+class Change:
+    """The next state of a job, as far as it differs. Made by `JobContext.change`, used in its block only."""
+
+    def __init__(self, record: JobRecord, workloads: Mapping[str, WorkloadRecord]) -> None:
+        self._old_record = record
+        self._old_workloads = workloads
+        self._record = record
+        self._workloads: dict[str, WorkloadRecord | None] = {}
+        self._events: list[JournalEvent] = []
+        self._is_over = False
+
+    @property
+    def record(self) -> JobRecord:
+        """The job as it will be."""
+        return self._record
+
+    def job(self, **updates: Any) -> JobRecord:
+        """Set fields of the job's record and return it as it will be.
+
+        A new `state` must be an allowed transition. Unless they are given, it also sets `state_since`, and
+        `ended_at` if it is final.
+        """
+        self._check_usable()
+        if "state" in updates:
+            updates = {**self._state_updates(updates["state"]), **updates}
+        self._record = _updated(self._record, f"job '{self._record.name}'", updates)
+        return self._record
+
+    def trainer(self, **updates: Any) -> None:
+        """Set fields of the trainer's record."""
+        trainer = _updated(self._record.trainer, f"trainer of job '{self._record.name}'", updates)
+        self.job(trainer=trainer)
+
+    def progress(self, **updates: Any) -> None:
+        """Set fields of the progress; `updated_at` becomes now unless it is given."""
+        updates = {"updated_at": time.time(), **updates}
+        progress = _updated(self._record.progress, f"progress of job '{self._record.name}'", updates)
+        self.job(progress=progress)
+
+    def workload(self, name: str, **updates: Any) -> WorkloadRecord:
+        """Set fields of one workload and return it as it will be; a new `state` also sets `since`."""
+        self._check_usable()
+        old = self._workload_or_none(name)
+        if old is None:
+            raise ContextError(f"job '{self._record.name}' has no workload '{name}'")
+        if updates.get("state", old.state) != old.state:
+            updates = {"since": time.time(), **updates}
+        new = _updated(old, f"workload '{name}'", updates)
+        self._workloads[name] = new
+        return new
+
+    def add_workload(self, record: WorkloadRecord) -> None:
+        """Add a workload of a new name."""
+        self._check_usable()
+        if self._workload_or_none(record.name) is not None:
+            raise ContextError(f"job '{self._record.name}' has a workload '{record.name}' already")
+        self._workloads[record.name] = record
+
+    def remove_workload(self, name: str) -> None:
+        """Forget a workload that a new plan no longer has."""
+        self._check_usable()
+        if self._workload_or_none(name) is None:
+            raise ContextError(f"job '{self._record.name}' has no workload '{name}'")
+        self._workloads[name] = None
+
+    def event(self, kind: str, message: str, subject: str | None = None, **data: Any) -> None:
+        """Add a sentence to the journal, redacted. `data` may hold anything that has a text."""
+        self._check_usable()
+        self._events.append(JournalEvent(kind=kind, message=message, subject=subject, data=data))
+
+    def close(self) -> None:
+        """End its use; called by JobContext when the block is left."""
+        self._is_over = True
+
+    def documents(self) -> dict[str, str | None]:
+        """The documents that differ, by key; None for one that is no more."""
+        documents = job_documents(self._record, old=self._old_record)
+        for name, record in self._workloads.items():
+            if record != self._old_workloads.get(name):
+                documents[workload_key(name)] = None if record is None else record_text(record)
+        return documents
+
+    def workloads(self) -> Mapping[str, WorkloadRecord | None]:
+        """The workloads that were touched; None for a removed one."""
+        return self._workloads
+
+    def events(self) -> list[str]:
+        return [event.to_text() for event in self._events]
+
+    def _workload_or_none(self, name: str) -> WorkloadRecord | None:
+        return self._workloads[name] if name in self._workloads else self._old_workloads.get(name)
+
+    def _state_updates(self, wanted: Any) -> dict[str, Any]:
+        old = self._record.state
+        try:
+            new = JobState(wanted)
+        except ValueError:
+            known = ", ".join(JobState)
+            raise ContextError(f"'{wanted}' is no state of a job; it must be one of {known}") from None
+        check_transition(old, new)
+        if new == old:
+            return {}
+        now = time.time()
+        return {"state_since": now, "ended_at": now} if new.is_final else {"state_since": now}
+
+    def _check_usable(self) -> None:
+        if self._is_over:
+            raise ContextError(f"this change of job '{self._record.name}' is over; open another one")
+
+
+def _updated(record: M, what: str, updates: Mapping[str, Any]) -> M:
+    """The record with fields set and validated. Raises ContextError, which names what was to be changed."""
+    fixed = _FIXED.get(type(record), frozenset({"record_schema"})).intersection(updates)
+    if fixed:
+        names = ", ".join(f"'{name}'" for name in sorted(fixed))
+        raise ContextError(f"{what} can't change {names}, set once for all")
+    try:
+        return type(record).model_validate({**dict(record), **updates})
+    except ValidationError as error:
+        raise ContextError(f"{what} can't be changed: {'; '.join(validation_problems(error))}") from error

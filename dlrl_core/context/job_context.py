@@ -1,0 +1,234 @@
+"""JobContext: the one persisted record of a job, in memory and in a store.
+
+The Master writes the next state here, then acts on it. A Master that is started again loads it and goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from dlrl_core.context.change import Change
+from dlrl_core.context.documents import (
+    in_order,
+    job_documents,
+    read_job,
+    read_workloads,
+    record_text,
+    workload_key,
+)
+from dlrl_core.context.job_view import JobView, view_of
+from dlrl_core.context.journal import JournalEvent
+from dlrl_core.context.records import JobRecord, WorkloadRecord
+from dlrl_core.context.store import Store, StoredJob
+from dlrl_core.context.workload_report import WorkloadReport
+from dlrl_core.errors import ContextError, JobExistsError, JobNotFoundError, StoreError
+
+__all__ = ["Change", "JobContext"]
+
+_CHANGE_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _State:
+    """One commit in memory. Replaced whole, never changed, so that readers need no lock."""
+
+    record: JobRecord
+    workloads: Mapping[str, WorkloadRecord]
+    version: int
+    last_seq: int
+
+
+class JobContext:
+    """A job's record. Read it by its properties from any thread, write it only through `change`.
+
+    Two processes may hold the same record; the one that commits second gets a StoreError and has to load
+    again. So a Master that was replaced, and does not know it yet, can do no harm.
+    """
+
+    def __init__(self, store: Store, state: _State) -> None:
+        """Not for callers: use `create` or `load`."""
+        self._store = store
+        self._state = state
+        self._change_lock = threading.Lock()
+        self._changing_thread: int | None = None
+
+    @classmethod
+    def create(
+        cls,
+        store: Store,
+        record: JobRecord,
+        workloads: Iterable[WorkloadRecord] = (),
+        *,
+        takeover: bool = False,
+    ) -> JobContext:
+        """Write the record of a new run. A job of that name that ended is replaced; its journal is kept.
+
+        Raises JobExistsError if the job of that name has not ended. With `takeover` it is replaced all the
+        same, and whoever still writes to it is refused from then on.
+        """
+        ordered = in_order(workloads)
+        old = store.load(record.name)
+        try:
+            return _write_new(cls, store, record, ordered, old, takeover=takeover)
+        except StoreError:  # did somebody create it in between? Then there is a better answer.
+            now = store.load(record.name)
+            if (now and now.version) == (old and old.version):
+                raise
+            return _write_new(cls, store, record, ordered, now, takeover=takeover)
+
+    @classmethod
+    def load(cls, store: Store, job: str) -> JobContext:
+        """The record as last committed. Raises JobNotFoundError; SchemaError if this dlrl can't read it."""
+        stored = store.load(job)
+        if stored is None:
+            known = ", ".join(f"'{name}'" for name in store.jobs()) or "none"
+            raise JobNotFoundError(job, f"no job is named '{job}'; known jobs: {known}")
+        return cls(
+            store,
+            _State(
+                record=read_job(job, stored.documents),
+                workloads=read_workloads(job, stored.documents),
+                version=stored.version,
+                last_seq=stored.last_seq,
+            ),
+        )
+
+    @property
+    def record(self) -> JobRecord:
+        return self._state.record
+
+    @property
+    def workloads(self) -> Mapping[str, WorkloadRecord]:
+        """All workloads by name, as of the last commit; a later commit makes a new mapping."""
+        return MappingProxyType(self._state.workloads)
+
+    @property
+    def version(self) -> int:
+        """Of the last commit this process made or loaded."""
+        return self._state.version
+
+    @contextmanager
+    def change(self) -> Iterator[Change]:
+        """A transaction: what the block collects is written in one commit when it ends, then seen here.
+
+        If the block raises, or the store refuses, nothing has changed. One change is open at a time: another
+        thread waits for it; the same thread, such as another asyncio task, gets a ContextError.
+        """
+        with self._only_change():
+            change = Change(self._state.record, self._state.workloads)
+            try:
+                yield change
+            finally:
+                change.close()
+            self._commit(change)
+
+    def journal(self, after_seq: int | None = None, limit: int | None = None) -> list[JournalEvent]:
+        """Events from the store, oldest first, at most `limit`: those of this run, or all after a number."""
+        start = self.record.journal_start if after_seq is None else after_seq
+        job = self.record.name
+        return [JournalEvent.of(event, job=job) for event in self._store.journal(job, start, limit)]
+
+    def snapshot(self, reports: Mapping[str, WorkloadReport] | None = None) -> JobView:
+        """The job as plain JSON values that may be shown: redacted, of one commit.
+
+        `reports` are the latest by workload name; only the Master has them.
+        """
+        state = self._state
+        return view_of(state.record, state.workloads.values(), reports or {}, version=state.version)
+
+    @property
+    def last_seq(self) -> int:
+        """Number of the newest journal event, so that `journal(last_seq - 20)` gives the last twenty."""
+        return self._state.last_seq
+
+    @contextmanager
+    def _only_change(self) -> Iterator[None]:
+        job = self.record.name
+        if self._changing_thread == threading.get_ident():
+            raise ContextError(f"a change of job '{job}' is already open in this thread; end it first")
+        if not self._change_lock.acquire(timeout=_CHANGE_TIMEOUT_S):
+            raise ContextError(f"another thread has a change of job '{job}' open for {_CHANGE_TIMEOUT_S:g} s")
+        self._changing_thread = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._changing_thread = None
+            self._change_lock.release()
+
+    def _commit(self, change: Change) -> None:
+        documents, events = change.documents(), change.events()
+        if not documents and not events:
+            return
+        version = self._store.commit(
+            self.record.name,
+            expected_version=self.version,
+            puts={key: text for key, text in documents.items() if text is not None},
+            deletes=[key for key, text in documents.items() if text is None],
+            events=events,
+        )
+        self._state = _State(
+            record=change.record,
+            workloads=_merged(self._state.workloads, change.workloads()),
+            version=version,
+            last_seq=self._state.last_seq + len(events),
+        )
+
+
+def _merged(
+    old: Mapping[str, WorkloadRecord], touched: Mapping[str, WorkloadRecord | None]
+) -> Mapping[str, WorkloadRecord]:
+    if not touched:
+        return old
+    merged = {name: record for name, record in {**old, **touched}.items() if record is not None}
+    return merged if touched.keys() <= old.keys() else in_order(merged.values())
+
+
+def _write_new(
+    cls: type[JobContext],
+    store: Store,
+    record: JobRecord,
+    workloads: Mapping[str, WorkloadRecord],
+    old: StoredJob | None,
+    *,
+    takeover: bool,
+) -> JobContext:
+    event = JournalEvent(kind="submitted", message=f"job '{record.name}' was submitted", subject="job")
+    if old is not None:
+        replaced = read_job(record.name, old.documents)
+        _check_replaceable(record, replaced, takeover=takeover)
+        event = JournalEvent(
+            kind=event.kind,
+            message=f"{event.message} and replaces run '{replaced.run_id}', which was '{replaced.state}'",
+            subject="job",
+            data={"replaced_run": replaced.run_id, "replaced_state": replaced.state, "takeover": takeover},
+        )
+        record = record.model_copy(update={"journal_start": old.last_seq})
+    puts = {key: text for key, text in job_documents(record).items() if text is not None}
+    puts |= {workload_key(name): record_text(workload) for name, workload in workloads.items()}
+    version = store.commit(
+        record.name,
+        expected_version=old.version if old else 0,
+        puts=puts,
+        deletes=[key for key in old.documents if key not in puts] if old else (),
+        events=[event.to_text()],
+    )
+    last_seq = (old.last_seq if old else 0) + 1
+    return cls(store, _State(record=record, workloads=workloads, version=version, last_seq=last_seq))
+
+
+def _check_replaceable(new: JobRecord, old: JobRecord, *, takeover: bool) -> None:
+    if new.run_id == old.run_id:
+        raise ContextError(f"job '{new.name}' already has a run '{new.run_id}'; a new run needs a new run_id")
+    if old.state.is_final or takeover:
+        return
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(old.state_since))
+    raise JobExistsError(
+        new.name,
+        f"job '{new.name}' is '{old.state}' since {since} (run '{old.run_id}'); "
+        f"stop it with: dlrl stop {new.name}, or choose another name",
+    )

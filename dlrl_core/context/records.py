@@ -1,0 +1,114 @@
+"""What is persisted of a job: frozen records that survive JSON.
+
+Free text in them is redacted on the way in. The spec is not: a restarted workload needs its real environment.
+"""
+
+from __future__ import annotations
+
+import enum
+import secrets
+import time
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dlrl_core.context.job_state import JobState
+from dlrl_core.context.shown_text import ShownText
+from dlrl_core.context.workload_report import WorkloadState
+from dlrl_core.roles import RoleType
+
+SCHEMA = 1
+"""Number of the record format. Raised with every new field: a Master must not drop what it can't read."""
+
+
+def new_run_id() -> str:
+    """An id for one run of a job name, sortable by time, such as '20250131-154500-9f3a1c'."""
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,  # what can't be read may be a secret
+        ser_json_inf_nan="strings",  # a loss may be NaN, and must come back as NaN
+    )
+
+    record_schema: int = SCHEMA
+
+
+class TrainerState(enum.StrEnum):
+    """Where the trainer's process is in its life."""
+
+    PENDING = "pending"
+    STARTING = "starting"
+    READY = "ready"
+    """Its class is imported and can run."""
+    RUNNING = "running"
+    """The user's code runs: construction, `init` or `fit`."""
+    DEAD = "dead"
+    ENDED = "ended"
+
+
+class TrainerRecord(_Record):
+    """The trainer's process."""
+
+    state: TrainerState = TrainerState.PENDING
+    incarnation: int = 0
+    actor_id: str | None = None
+    node_id: str | None = None
+    pid: int | None = None
+    phase: str | None = None
+    """What it is doing, in the trainer's own word, such as 'init' or 'fit'."""
+
+
+class ProgressRecord(_Record):
+    """How far training came, as of the last commit of the trainer."""
+
+    step: int | None = None
+    total_steps: int | None = None
+    metrics: dict[str, float] = {}
+    phase_seconds: dict[str, float] = {}
+    """Where the time of the last step went."""
+    updated_at: float = Field(default_factory=time.time)
+
+
+class JobRecord(_Record):
+    """One run of a job: what was asked, what was planned, where it stands. Times are epoch seconds."""
+
+    name: str
+    run_id: str = Field(default_factory=new_run_id)
+    state: JobState = JobState.SUBMITTED
+    state_since: float = Field(default_factory=time.time)
+    spec_json: str = Field(repr=False)
+    plan_json: str | None = Field(default=None, repr=False)
+    store_url: str = Field(repr=False)
+    address: str | None = None
+    """Of the Ray cluster."""
+    master_incarnation: int = 0
+    """0 until a Master has read the record; each Master that takes it up raises it by one."""
+    submitted_at: float = Field(default_factory=time.time)
+    ended_at: float | None = None
+    why: ShownText | None = None
+    """The outcome in one sentence; of a failed job, its first cause."""
+    trainer: TrainerRecord = TrainerRecord()
+    progress: ProgressRecord = Field(default_factory=ProgressRecord)
+    journal_start: int = 0
+    """Journal events up to this number belong to earlier runs of the name."""
+
+
+class WorkloadRecord(_Record):
+    """One workload as the Master last decided or saw it."""
+
+    name: str
+    role: RoleType
+    rank: int
+    incarnation: int = 0
+    state: WorkloadState = WorkloadState.PENDING
+    actor_id: str | None = None
+    node_id: str | None = None
+    pid: int | None = None
+    restarts: int = 0
+    since: float = Field(default_factory=time.time)
+    """When it came to its state."""
+    detail: ShownText | None = None
+    """Why it is in its state, in one sentence."""

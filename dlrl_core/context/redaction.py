@@ -1,0 +1,128 @@
+"""Secrets out of what is shown: values under secret keys, and secrets written inside strings.
+
+`redact` is for what people read: journal, status, errors. It is not for what is run: the spec in the store
+stays whole, or a restarted workload would be given '***' for its token.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from dlrl_core.context.secret_keys import looks_secret
+
+__all__ = ["HIDDEN", "looks_secret", "redact"]
+
+HIDDEN = "***"
+
+# Each pattern is entered once per run of its characters, so that a megabyte without a secret stays cheap.
+_URL_PASSWORD = re.compile(r"(://[^\s/?#:]*:)[^\s/?#]+@")
+_URL_LONE_USER = re.compile(r"(https?://)[^\s/?#:]+@", re.IGNORECASE)  # with git hosts, that is the token
+_BEARER = re.compile(r"(\bbearer[ \t]+)[^\s\"']{8,}", re.IGNORECASE)
+_KNOWN_SHAPES = re.compile(
+    r"\b(hf_[A-Za-z0-9]{20,}|gh[opsur]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{20,}|sk-[\w-]{20,}"
+    r"|xox[abprs]-[\w-]{10,}|AKIA[A-Z0-9]{16})"
+)
+_KEY_BEFORE_VALUE = re.compile(
+    r"""(?<![\w.-])(?:
+        (?P<assigned>[\w.-]++)(?:=|[ \t]+=[ \t]+)            # HF_TOKEN=abc, --hf-token=abc, password = abc
+      | (?P<flag>--[\w.-]++)(?:['"],[ \t]*|[ \t]+)(?!['"]?--)  # --hf-token abc, '--hf-token', 'abc'
+      | (?<=["'])(?P<quoted>[\w.-]++)["'][ \t]*:[ \t]*        # "hf_token": "abc", also inside a longer text
+    )""",
+    re.VERBOSE,
+)
+_SHELL_VALUE = re.compile(r"""(?:"[^"]*(?:"|$)|'[^']*(?:'|$)|\S)+""")
+_QUOTES = {quote: re.compile(f"[^{quote}]+") for quote in "\"'"}
+_JSON_VALUE = re.compile(r""""(?:[^"\\]|\\.)+(?:"|$)|'(?:[^'\\]|\\.)+(?:'|$)|[^\s,"'{}\[\]]+""", re.DOTALL)
+_NOTHING = frozenset({"null", "none", "true", "false", "''", '""'})
+
+
+def redact(value: Any) -> Any:
+    """A deep copy with every secret replaced by '***'; None, booleans, floats and empty values stay.
+
+    Mappings come back as dicts, lists and tuples as lists. Redacting twice changes nothing more.
+    """
+    return _redact_within("", value)
+
+
+def _redact_within(parent: str, value: Any) -> Any:
+    """`parent` is the key that holds the value: 'key' under 'wandb' is a secret, under 'data' it is none."""
+    if isinstance(value, str):
+        return _redact_text(value)
+    if isinstance(value, Mapping):
+        return {key: _redact_item(parent, key, item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return _redact_list(parent, value)
+    return value
+
+
+def _redact_item(parent: str, key: Any, value: Any) -> Any:
+    if key == "$pairs" and isinstance(
+        value, list
+    ):  # how ConfigValue writes a mapping with other keys than text
+        return [_redact_pair(parent, pair) for pair in value]
+    name = key if isinstance(key, str) else ""
+    if looks_secret(f"{parent}.{name}"):
+        return HIDDEN if _hides_something(value) else value
+    return _redact_within(name, value)
+
+
+def _redact_pair(parent: str, pair: Any) -> Any:
+    if not isinstance(pair, list) or len(pair) != 2:
+        return _redact_within(parent, pair)
+    return [pair[0], _redact_item(parent, pair[0], pair[1])]
+
+
+def _redact_list(parent: str, items: list[Any] | tuple[Any, ...]) -> list[Any]:
+    """Words of a command line too: the word after `--hf-token` is the token."""
+    after_flag = [False, *(_is_secret_flag(item) for item in items)]
+    return [
+        HIDDEN if is_value and _is_flag_value(item) else _redact_within(parent, item)
+        for is_value, item in zip(after_flag, items, strict=False)
+    ]
+
+
+def _is_secret_flag(item: Any) -> bool:
+    return isinstance(item, str) and re.fullmatch(r"--[\w.-]+", item) is not None and looks_secret(item)
+
+
+def _is_flag_value(item: Any) -> bool:
+    return isinstance(item, str) and item != "" and not item.startswith("--")
+
+
+def _hides_something(value: Any) -> bool:
+    if value is None or isinstance(value, bool | float):
+        return False
+    return isinstance(value, int) or bool(value)
+
+
+def _redact_text(text: str) -> str:
+    if len(text) < 4:
+        return text
+    text = _redact_keyed(text)
+    text = _URL_PASSWORD.sub(rf"\1{HIDDEN}@", text)
+    text = _URL_LONE_USER.sub(rf"\1{HIDDEN}@", text)
+    text = _BEARER.sub(rf"\1{HIDDEN}", text)
+    return _KNOWN_SHAPES.sub(HIDDEN, text)
+
+
+def _redact_keyed(text: str) -> str:
+    """The text with the values after secret keys hidden."""
+    pieces: list[str] = []
+    done = 0
+    for found in _KEY_BEFORE_VALUE.finditer(text):
+        if found.start() < done or not looks_secret(found[found.lastgroup or 0]):
+            continue
+        is_quoted = text[found.end(found.lastgroup or 0)] in _QUOTES
+        value = (_JSON_VALUE if is_quoted else _word_value(text, found.start())).match(text, found.end())
+        if value and value[0].lower() not in _NOTHING:
+            pieces += [text[done : found.end()], f'"{HIDDEN}"' if is_quoted else HIDDEN]
+            done = value.end()
+    return "".join([*pieces, text[done:]])
+
+
+def _word_value(text: str, start: int) -> re.Pattern[str]:
+    """How far a value goes in a word that starts here: to the closing quote, if the whole word is quoted."""
+    quote = text[start - 1 : start]
+    return _QUOTES.get(quote, _SHELL_VALUE)

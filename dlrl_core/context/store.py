@@ -1,0 +1,156 @@
+"""Store: where records live, chosen by URL. A plugin adds one by subclassing it.
+
+A store knows nothing of jobs but their names: each has documents (key to JSON text), a journal of numbered
+events, and a version that every commit raises.
+"""
+
+from __future__ import annotations
+
+import abc
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote, unquote, urlsplit
+
+from dlrl_core.context.redaction import redact
+from dlrl_core.errors import PluginError, StoreError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredJob:
+    """All documents of a job as of one commit."""
+
+    version: int
+    documents: Mapping[str, str]
+    last_seq: int
+    """Number of the newest journal event, 0 if there is none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredEvent:
+    """One journal event as text. Numbers of a job run from 1 on without a gap."""
+
+    seq: int
+    text: str
+
+
+class Store(abc.ABC):
+    """Documents and a journal for each job. Safe for threads; several processes may use the same store.
+
+    Reading from a store that is not there yet finds nothing, and creates nothing. Every failure is a
+    StoreError; what a newer dlrl wrote is a SchemaError, and is never written to.
+    """
+
+    @abc.abstractmethod
+    def commit(
+        self,
+        job: str,
+        *,
+        expected_version: int,
+        puts: Mapping[str, str],
+        deletes: Collection[str] = (),
+        events: Sequence[str] = (),
+    ) -> int:
+        """Write all of it or nothing, and return the new version.
+
+        `expected_version` is the version last read or written, 0 for a job that is not there. If the store
+        has another one, somebody else wrote: StoreError, by `version_conflict`. A version is never used twice
+        for a name, not even after `delete`, so that a writer who slept through it is refused.
+        """
+
+    @abc.abstractmethod
+    def load(self, job: str) -> StoredJob | None:
+        """The documents of one commit, never of two; None if there is no such job."""
+
+    @abc.abstractmethod
+    def journal(self, job: str, after_seq: int = 0, limit: int | None = None) -> Sequence[StoredEvent]:
+        """Events with a higher number than `after_seq`, oldest first, at most `limit` of them."""
+
+    @abc.abstractmethod
+    def jobs(self) -> Sequence[str]:
+        """Names of all jobs, sorted."""
+
+    @abc.abstractmethod
+    def delete(self, job: str) -> None:
+        """Forget the job's documents and journal; nothing happens if there is no such job."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Let go of files and connections. Closing twice is allowed; using it afterwards is a StoreError."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def version_conflict(job: str, *, expected: int, found: int) -> StoreError:
+    """The error of a commit that came too late."""
+    seen = f"is at version {found}" if found else "is not there (version 0)"
+    return StoreError(
+        f"job '{job}' {seen} in the store, this process expected version {expected}: "
+        "somebody else wrote; load the job again"
+    )
+
+
+def open_store(url: str) -> Store:
+    """The store behind a URL: 'sqlite:///absolute/path.db', or a scheme that a plugin registers.
+
+    Touches no file yet: a store that is only read leaves nothing behind.
+    """
+    scheme = urlsplit(url).scheme
+    if scheme == "sqlite":
+        from dlrl_core.context.sqlite_store import SqliteStore
+
+        return SqliteStore(_sqlite_path(url))
+    return _open_by_plugin(scheme, url)
+
+
+def default_store_url() -> str:
+    """DLRL_STORE, else the SQLite file 'context.db' in DLRL_HOME, which is '~/.dlrl' unless set."""
+    if url := os.environ.get("DLRL_STORE"):
+        return url
+    home = Path(os.environ.get("DLRL_HOME") or "~/.dlrl").expanduser().absolute()
+    return sqlite_url(home / "context.db")
+
+
+def sqlite_url(path: Path) -> str:
+    """The URL of an SQLite file, such that any path survives it."""
+    return f"sqlite://{quote(str(path.absolute()))}"
+
+
+def _sqlite_path(url: str) -> Path:
+    parts = urlsplit(url)
+    path = unquote(parts.path)
+    if parts.netloc or parts.query or parts.fragment or not path.strip("/") or path.endswith("/"):
+        raise StoreError(
+            f"store url '{redact(url)}' is not 'sqlite://' with an absolute path; "
+            "write it like sqlite:///var/lib/dlrl/context.db"
+        )
+    return Path(path)
+
+
+def _open_by_plugin(scheme: str, url: str) -> Store:
+    if not scheme:
+        raise StoreError(
+            f"store url '{redact(url)}' has no scheme; write it like sqlite:///var/lib/dlrl/context.db"
+        )
+    from dlrl_core.plugin import plugin_host
+
+    try:
+        opener = plugin_host().store_opener(scheme)
+    except PluginError as error:
+        raise StoreError(f"store url '{redact(url)}' can't be opened: {error}; built in: sqlite") from error
+    store = opener(url)
+    if not isinstance(store, Store):
+        raise StoreError(
+            f"the plugin for store scheme '{scheme}' returned a {type(store).__name__}; it must return a "
+            "dlrl_core.context.Store"
+        )
+    return store

@@ -1,0 +1,41 @@
+"""From an observation to a finding."""
+
+from __future__ import annotations
+
+from dlrl_core.diagnosis.finding import (
+    Finding,
+    FindingKind,
+    Observation,
+    TrainerGone,
+    TrainerRaised,
+    WorkloadGone,
+)
+
+
+def diagnose(seen: Observation) -> Finding:
+    """What the observation means."""
+    match seen:
+        case WorkloadGone():
+            during = f" during '{seen.call}'" if seen.call else " between calls"
+            return Finding(
+                kind=FindingKind.PROCESS_DIED,
+                subject=seen.name,
+                message=f"workload '{seen.name}' died{during}{_at(seen.step)}: {seen.reason}",
+            )
+        case TrainerGone():
+            return Finding(
+                kind=FindingKind.PROCESS_DIED,
+                subject="trainer",
+                message=f"the trainer's process died{_at(seen.step)}: {seen.reason}",
+            )
+        case TrainerRaised():
+            return Finding(
+                kind=FindingKind.USER_ERROR,
+                subject=seen.failed_workload or "trainer",
+                message=f"{seen.why}{_at(seen.step)}",
+                cause=seen.cause,
+            )
+
+
+def _at(step: int | None) -> str:
+    return "" if step is None else f" at step {step}"

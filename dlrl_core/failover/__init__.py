@@ -1,0 +1,6 @@
+"""Policies: findings in, a decision out. They decide and never act."""
+
+from dlrl_core.failover.decision import FailoverDecision, FailoverScope
+from dlrl_core.failover.policy import FailoverPolicy, StopPolicy
+
+__all__ = ["FailoverDecision", "FailoverPolicy", "FailoverScope", "StopPolicy"]

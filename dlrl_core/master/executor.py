@@ -1,0 +1,97 @@
+"""Executor: the Master's side of the trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ray.exceptions import RayTaskError
+
+from dlrl_core.context import JobContext
+from dlrl_core.errors import DlrlError
+from dlrl_core.master.launch import MasterLaunch
+from dlrl_core.master.waiting import answers_of
+from dlrl_core.plan import ExecutionPlan
+from dlrl_core.roles import RoleType
+from dlrl_core.scheduler import workload_launcher
+from dlrl_core.spec import JobSpec
+from dlrl_core.trainer.progress import ProgressReport
+from dlrl_core.trainer.trainer_host import TrainerLaunch, TrainerOutcome
+from dlrl_core.trainer.workload_handle import WorkloadHandle
+from dlrl_core.workload.process import ProcessSetup
+
+
+class Executor:
+    """Starts the trainer's process, lets it run, and knows what it last said."""
+
+    def __init__(self, launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan, context: JobContext) -> None:
+        self._launch = launch
+        self._spec = spec
+        self._plan = plan
+        self._context = context
+        self._trainer: Any = None
+        self._loading: Any = None
+        self.progress: ProgressReport | None = None
+
+    def start(self) -> None:
+        """Start the process and the import of the trainer's class, beside the workloads."""
+        assert self._spec.trainer is not None
+        self._trainer = workload_launcher.start_trainer(
+            TrainerLaunch(
+                job=self._launch.job,
+                cls=self._spec.trainer,
+                config=self._spec.config,
+                setup=ProcessSetup(
+                    env=self._spec.global_env,
+                    python_path=self._launch.python_path,
+                    plugins=self._launch.plugins,
+                    framework=self._spec.framework,
+                ),
+                role_classes={role.role: role.cls for role in self._spec.roles},
+                resources={role: self._plan.of_role(role)[0].resources for role in self._plan.roles},
+            )
+        )
+        self._loading = self._trainer.load.remote()
+
+    async def loaded(self, timeout_s: float) -> None:
+        """Wait until the trainer can run; raises TrainerError if its class can't be imported."""
+        try:
+            facts = await answers_of(
+                {"trainer": self._trainer.prepare.remote(), "trainer's import": self._loading},
+                doing="start",
+                timeout_s=timeout_s,
+            )
+        except RayTaskError as error:
+            raise (error.cause if isinstance(error.cause, DlrlError) else error) from None
+        node_id, pid, actor_id = facts["trainer"]
+        with self._context.change() as change:
+            change.trainer(state="ready", node_id=node_id, pid=pid, actor_id=actor_id)
+
+    def run(self, master: Any, workloads: list[WorkloadHandle], tables: Mapping[RoleType, bytes]) -> None:
+        with self._context.change() as change:
+            change.trainer(state="running")
+        self._trainer.run.remote(master, workloads, tables)
+
+    async def outcome(self) -> TrainerOutcome:
+        """How the trainer ended; raises Ray's actor error if its process is gone."""
+        outcome: TrainerOutcome = await self._trainer.outcome.remote()
+        return outcome
+
+    def heard(self, report: ProgressReport) -> None:
+        """Keep what the trainer says of its progress."""
+        self.progress = report
+        with self._context.change() as change:
+            change.progress(
+                step=report.step,
+                total_steps=report.total_steps,
+                metrics=report.metrics,
+                phase_seconds=report.phase_seconds,
+                updated_at=report.sent_at,
+            )
+            change.trainer(phase=report.phase)
+
+    def call_of(self, name: str) -> str | None:
+        """The method the trainer last called on this workload's role, if that was its last call."""
+        last = self.progress.call if self.progress else None
+        role, _, method = (last or "").partition(".")
+        return method if method and name.rpartition("-")[0] == role else None

@@ -1,0 +1,269 @@
+"""JobManager: the life of one job, from reservation to release. The only place that acts.
+
+Every action is written to the JobContext before it is done, so that a restarted Master knows what may exist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from ray.exceptions import RayActorError, RayTaskError
+
+from dlrl_core.context import JobContext, JobState, WorkloadReport, WorkloadState
+from dlrl_core.diagnosis import Observation, TrainerGone, TrainerRaised, WorkloadGone, diagnose
+from dlrl_core.errors import ClusterError, DlrlError, RemoteCause, WorkloadDiedError
+from dlrl_core.failover import FailoverDecision, FailoverPolicy, FailoverScope, StopPolicy
+from dlrl_core.master.executor import Executor
+from dlrl_core.master.launch import JobEnding, MasterLaunch
+from dlrl_core.master.waiting import answers_of, reason_of
+from dlrl_core.plan import ExecutionPlan, WorkloadPlan
+from dlrl_core.roles import RoleType
+from dlrl_core.scheduler import workload_launcher
+from dlrl_core.scheduler.reservation import release, reserve
+from dlrl_core.spec import JobSpec
+from dlrl_core.trainer.progress import ProgressReport
+from dlrl_core.trainer.trainer_host import TrainerOutcome
+from dlrl_core.trainer.workload_handle import WorkloadHandle
+from dlrl_core.workload.identity import WorkloadIdentity
+from dlrl_core.workload.process import ProcessSetup
+from dlrl_core.workload.workload_host import HostFacts, WorkloadLaunch
+
+
+class JobManager:
+    """Starts everything, watches everything, ends everything."""
+
+    def __init__(
+        self, launch: MasterLaunch, context: JobContext, master: Any, policy: FailoverPolicy | None = None
+    ) -> None:
+        self._launch = launch
+        self._limits = launch.limits
+        self._context = context
+        self._master = master
+        self._policy = policy or StopPolicy()
+        self._spec = JobSpec.from_json(launch.spec_json)
+        self._plan = ExecutionPlan.from_json(launch.plan_json)
+        self._hosts: dict[str, Any] = {}
+        self._executor = Executor(launch, self._spec, self._plan, context)
+        self._seen: asyncio.Queue[Observation | TrainerOutcome] = asyncio.Queue()
+        self._watches: set[asyncio.Task[None]] = set()
+        self.reports: dict[str, WorkloadReport] = {}
+
+    def heard(self, report: ProgressReport) -> None:
+        """The trainer says where it is."""
+        self._executor.heard(report)
+
+    # ---- the life of the job
+
+    async def run(self) -> JobEnding:
+        """From nothing to the end of training. Raises nothing but cancellation; `tear_down` comes after."""
+        try:
+            tables = await self._bring_up()
+            return await self._train(tables)
+        except DlrlError as error:
+            cause = getattr(error, "cause", None)
+            why = getattr(error, "summary", None) or str(error)
+            return JobEnding(state=JobState.FAILED, why=why, cause=cause)
+        except (RayActorError, RayTaskError) as error:
+            return JobEnding(state=JobState.FAILED, why=reason_of(error), cause=RemoteCause.of(error))
+
+    async def _bring_up(self) -> Mapping[RoleType, bytes]:
+        self._enter(JobState.RESERVING, f"reserving {len(self._plan.bundles)} bundles on {len(self._plan.nodes)} nodes")
+        group = await reserve(self._launch.job, self._plan, self._limits.reserve_s)
+        self._enter(JobState.STARTING, f"starting {len(self._plan.workloads)} workloads and the trainer")
+        for workload in self._plan.workloads:
+            self._hosts[workload.name] = workload_launcher.start_workload(workload, self._launch_of(workload), group)
+        self._executor.start()
+        facts = await self._host_facts()
+        tables = await self._construct(facts)
+        await self._executor.loaded(self._limits.construct_s)
+        return tables
+
+    async def _host_facts(self) -> dict[str, HostFacts]:
+        refs = {name: host.facts.remote() for name, host in self._hosts.items()}
+        facts: dict[str, HostFacts] = await self._answers(refs, doing="start", timeout_s=self._limits.process_s)
+        with self._context.change() as change:
+            for name, fact in facts.items():
+                change.workload(
+                    name,
+                    state=WorkloadState.STARTING,
+                    actor_id=fact.actor_id,
+                    node_id=fact.node_id,
+                    pid=fact.pid,
+                )
+        for name, host in self._hosts.items():
+            self._watch(self._watch_workload(name, host))
+        return facts
+
+    async def _construct(self, facts: Mapping[str, HostFacts]) -> Mapping[RoleType, bytes]:
+        """Construct all classes at once; the ranks of a role meet at a port of rank 0's node."""
+        refs = {}
+        for workload in self._plan.workloads:
+            first = facts[workload.role.workload_name(0)]
+            refs[workload.name] = self._hosts[workload.name].construct.remote(
+                self._master, first.address, first.offered_port
+            )
+        tables = await self._answers(refs, doing="construct", timeout_s=self._limits.construct_s)
+        with self._context.change() as change:
+            for name in refs:
+                change.workload(name, state=WorkloadState.READY)
+        return {role: tables[role.workload_name(0)] for role in self._plan.roles}
+
+    async def _answers(self, refs: Mapping[str, Any], *, doing: str, timeout_s: float) -> dict[str, Any]:
+        try:
+            return await answers_of(refs, doing=doing, timeout_s=timeout_s)
+        except RayTaskError as error:
+            raise (error.cause if isinstance(error.cause, DlrlError) else error) from None
+        except RayActorError as error:
+            seen = await self._first_gone(refs)
+            role, _, rank = seen.rpartition("-")
+            raise WorkloadDiedError(
+                f"workload '{seen}' died during '{doing}': {reason_of(error)}", role=role, rank=int(rank), method=doing
+            ) from None
+
+    async def _first_gone(self, refs: Mapping[str, Any]) -> str:
+        for name, ref in refs.items():
+            try:
+                await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(ref.future())), timeout=0.01)
+            except TimeoutError:
+                continue
+            except RayActorError:
+                return name
+            except RayTaskError:
+                continue
+        return next(iter(refs))
+
+    async def _train(self, tables: Mapping[RoleType, bytes]) -> JobEnding:
+        self._enter(JobState.RUNNING, "the trainer runs")
+        workloads = [
+            WorkloadHandle(
+                name=plan.name, role=str(plan.role), rank=plan.rank, ray_actor=self._hosts[plan.name]
+            )
+            for plan in self._plan.workloads
+        ]
+        self._executor.run(self._master, workloads, tables)
+        self._watch(self._watch_trainer())
+        return await self._control_loop()
+
+    # ---- the control loop
+
+    async def _control_loop(self) -> JobEnding:
+        """What is seen becomes a finding, the finding a decision, the decision is written down, then done."""
+        while True:
+            seen = await self._seen.get()
+            if isinstance(seen, TrainerOutcome):
+                if seen.is_success:
+                    return JobEnding(state=JobState.FINISHED, why=None, result=seen.result)
+                seen = TrainerRaised(
+                    why=seen.why or "the trainer failed",
+                    cause=seen.cause,
+                    failed_workload=seen.failed_workload,
+                    step=self._step(),
+                )
+            decision = self._policy.decide(diagnose(seen))
+            self._write(decision)
+            if decision.scope is FailoverScope.STOP:
+                return JobEnding(
+                    state=JobState.FAILED, why=decision.finding.message, cause=decision.finding.cause
+                )
+            raise ClusterError(f"no way to carry out a restart of scope '{decision.scope}'")
+
+    def _write(self, decision: FailoverDecision) -> None:
+        finding = decision.finding
+        with self._context.change() as change:
+            change.event("finding", finding.message, subject=finding.subject, finding=str(finding.kind))
+            change.event("decision", f"scope '{decision.scope}': {decision.reason}", subject=finding.subject)
+            if finding.subject in self._hosts and finding.kind == "process_died":
+                change.workload(finding.subject, state=WorkloadState.DEAD, detail=finding.message)
+
+    # ---- watching
+
+    def _watch(self, coroutine: Any) -> None:
+        task = asyncio.ensure_future(coroutine)
+        self._watches.add(task)
+        task.add_done_callback(self._watches.discard)
+
+    async def _watch_workload(self, name: str, host: Any) -> None:
+        try:
+            await host.watch.remote()
+        except RayActorError as error:
+            report = self.reports.get(name)
+            self._seen.put_nowait(
+                WorkloadGone(
+                    name=name,
+                    reason=reason_of(error),
+                    call=(report.call if report else None) or self._executor.call_of(name),
+                    step=self._step(),
+                )
+            )
+
+    async def _watch_trainer(self) -> None:
+        try:
+            self._seen.put_nowait(await self._executor.outcome())
+        except RayActorError as error:
+            self._seen.put_nowait(TrainerGone(reason=reason_of(error), step=self._step()))
+
+    def _step(self) -> int | None:
+        return self._context.record.progress.step
+
+    # ---- the end
+
+    async def tear_down(self, ending: JobEnding) -> None:
+        """Kill and release everything, whatever state it is in, then write how the job ended."""
+        for watch in list(self._watches):
+            watch.cancel()
+        doomed = [
+            actor
+            for name in ("trainer", *(plan.name for plan in self._plan.workloads))
+            if (actor := workload_launcher.find_actor(self._launch.job, name)) is not None
+        ]
+        ends = [asyncio.ensure_future(_quiet(actor.end.remote())) for actor in doomed]
+        if ends:
+            await asyncio.wait(ends, timeout=3.0)
+        for actor in doomed:
+            workload_launcher.kill(actor)
+        release(self._launch.job)
+        with self._context.change() as change:
+            for name, workload in self._context.workloads.items():
+                if workload.state is not WorkloadState.DEAD:
+                    change.workload(name, state=WorkloadState.ENDED)
+            change.job(state=JobState(ending.state), why=ending.why)
+            change.event("ended", ending.why or "the trainer returned", subject="job", state=ending.state)
+
+    def _enter(self, state: JobState, message: str) -> None:
+        with self._context.change() as change:
+            change.job(state=state)
+            change.event("state", message, subject="job", state=str(state))
+
+    def _launch_of(self, plan: WorkloadPlan) -> WorkloadLaunch:
+        role = self._spec.role(plan.role)
+        assert role is not None
+        return WorkloadLaunch(
+            identity=WorkloadIdentity(
+                job=self._launch.job,
+                name=plan.name,
+                role=str(plan.role),
+                rank=plan.rank,
+                world_size=plan.world_size,
+                local_rank=plan.local_rank,
+                local_world_size=plan.local_world_size,
+                device_collocation=plan.device_collocation,
+            ),
+            cls=role.cls,
+            config=self._spec.config,
+            setup=ProcessSetup(
+                env={**self._spec.global_env, **role.env},
+                python_path=self._launch.python_path,
+                plugins=self._launch.plugins,
+                framework=self._spec.framework,
+            ),
+        )
+
+
+async def _quiet(ref: Any) -> None:
+    """Wait for a last word that may never come."""
+    try:
+        await ref
+    except (RayActorError, RayTaskError):
+        return

@@ -1,0 +1,43 @@
+"""What a driver hands to the Master, and what it gets back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlrl_core.errors import RemoteCause
+
+
+@dataclass(frozen=True, kw_only=True)
+class MasterLimits:
+    """How long the Master waits for what it can't do itself."""
+
+    reserve_s: float = 60.0
+    process_s: float = 300.0
+    construct_s: float = 3600.0
+    """Constructors may load large models."""
+    linger_s: float = 10.0
+    """How long an ended Master stays for drivers that still want to know."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MasterLaunch:
+    """Everything a Master starts from. A restarted Master gets the same, and reads the rest from the store."""
+
+    job: str
+    run_id: str
+    spec_json: str
+    plan_json: str
+    store_url: str
+    python_path: tuple[str, ...]
+    plugins: str | None
+    limits: MasterLimits = MasterLimits()
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobEnding:
+    """How a job ended. `result` is opened only by the driver."""
+
+    state: str
+    why: str | None
+    cause: RemoteCause | None = None
+    result: bytes | None = None

@@ -1,0 +1,121 @@
+"""The Master: one detached, named Ray actor for each job. It never runs user code."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import ray
+
+from dlrl_core.context import JobContext, JobState, JobView, WorkloadReport, open_store
+from dlrl_core.master.job_manager import JobManager
+from dlrl_core.master.launch import JobEnding, MasterLaunch
+from dlrl_core.master.new_job import first_record, workload_records
+from dlrl_core.scheduler.names import MASTER, namespace_of
+from dlrl_core.trainer.progress import ProgressReport
+
+
+class Master:
+    """What drivers, trainers and workloads can ask of a job's Master. All the work is JobManager's."""
+
+    def __init__(self, launch: MasterLaunch) -> None:
+        self._launch = launch
+        self._store = open_store(launch.store_url)
+        self._context = self._open_context()
+        self._ending: JobEnding | None = None
+        self._ended = asyncio.Event()
+        self._stop_reason: str | None = None
+        self._stop_asked = asyncio.Event()
+        me = ray.get_runtime_context().current_actor
+        self._manager = JobManager(launch, self._context, me)
+        me.drive.remote()
+
+    def _open_context(self) -> JobContext:
+        record = first_record(self._launch)
+        stored = self._store.load(self._launch.job)
+        if stored is not None:
+            context = JobContext.load(self._store, self._launch.job)
+            if context.record.run_id == self._launch.run_id:
+                return context
+        return JobContext.create(self._store, record, workload_records(self._launch), takeover=True)
+
+    async def drive(self) -> None:
+        """The whole life of the job. Called by the Master itself, also after a restart."""
+        if self._context.record.state is not JobState.SUBMITTED:
+            # Adopting what lives comes with failover; until then a second Master only cleans up.
+            ending = JobEnding(state=JobState.FAILED, why="the master died and was restarted")
+        else:
+            ending = await self._work_until_stopped()
+        await self._manager.tear_down(ending)
+        self._ending = ending
+        self._ended.set()
+        await asyncio.sleep(self._launch.limits.linger_s)
+        ray.get_runtime_context().current_actor.leave.remote()
+
+    async def _work_until_stopped(self) -> JobEnding:
+        work = asyncio.ensure_future(self._manager.run())
+        stop = asyncio.ensure_future(self._stop_asked.wait())
+        await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if work.done():
+            return work.result()
+        work.cancel()
+        await asyncio.wait({work})
+        return JobEnding(state=JobState.STOPPED, why=self._stop_reason)
+
+    # ---- asked by drivers
+
+    async def ended(self, timeout_s: float) -> JobEnding | None:
+        """How the job ended; None if it has not within the time."""
+        try:
+            await asyncio.wait_for(self._ended.wait(), timeout_s)
+        except TimeoutError:
+            return None
+        return self._ending
+
+    async def status(self) -> JobView:
+        return self._context.snapshot(reports=self._manager.reports)
+
+    async def stop(self, reason: str) -> None:
+        if self._ended.is_set() or self._stop_asked.is_set():
+            return
+        self._stop_reason = reason
+        with self._context.change() as change:
+            change.job(state=JobState.STOPPING)
+            change.event("stop", reason, subject="job")
+        self._stop_asked.set()
+
+    async def leave(self) -> None:
+        """Go, once the job has ended. Nothing of it is left then."""
+        if self._ended.is_set():
+            self._store.close()
+            ray.actor.exit_actor()
+
+    # ---- told by the trainer and the workloads
+
+    async def trainer_progress(self, report: ProgressReport) -> None:
+        if not self._ended.is_set():
+            self._manager.heard(report)
+
+    async def report(self, report: WorkloadReport) -> None:
+        self._manager.reports[report.name] = report
+
+    async def ping(self) -> float:
+        return time.time()
+
+
+def start_master(launch: MasterLaunch) -> Any:
+    """The handle of a new Master. Ray's ValueError if the job has one already."""
+    return (
+        ray.remote(Master)
+        .options(
+            name=MASTER,
+            namespace=namespace_of(launch.job),
+            lifetime="detached",
+            max_restarts=-1,
+            max_concurrency=1000,
+            num_cpus=0,
+        )
+        .remote(launch)
+    )

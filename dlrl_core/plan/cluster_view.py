@@ -1,0 +1,31 @@
+"""What the planner knows of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeView:
+    """One node and what is free on it."""
+
+    node_id: str
+    address: str = ""
+    free: Mapping[str, float] = field(default_factory=dict)
+    """Ray resources that no job holds now, such as {"CPU": 16, "GPU": 8}."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterView:
+    """All living nodes, in a fixed order, so that the same view always gives the same plan."""
+
+    nodes: tuple[NodeView, ...]
+
+    def total(self, resource: str) -> float:
+        return sum(node.free.get(resource, 0) for node in self.nodes)
+
+    @classmethod
+    def described(cls, *, node_num: int, resources: Mapping[str, float]) -> ClusterView:
+        """A cluster that is only described: `node_num` equal nodes with these resources."""
+        return cls(nodes=tuple(NodeView(node_id=f"node-{i}", free=dict(resources)) for i in range(node_num)))

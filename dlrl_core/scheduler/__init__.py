@@ -1,0 +1,1 @@
+"""Placement groups and actors: reserve, start, name, kill."""

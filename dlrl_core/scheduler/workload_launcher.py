@@ -1,0 +1,68 @@
+"""Starting and killing the actors of a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+from ray.util.placement_group import PlacementGroup
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from dlrl_core.plan import WorkloadPlan
+from dlrl_core.scheduler.names import TRAINER, namespace_of
+from dlrl_core.trainer import trainer_host
+from dlrl_core.trainer.trainer_host import TrainerHost, TrainerLaunch
+from dlrl_core.workload import workload_host
+from dlrl_core.workload.process import ProcessSetup
+from dlrl_core.workload.workload_host import WorkloadHost, WorkloadLaunch
+
+_NAMED_BY_RAY = ("CPU", "GPU", "memory")
+
+
+def start_workload(plan: WorkloadPlan, launch: WorkloadLaunch, group: PlacementGroup) -> Any:
+    """The Ray handle of a new host in its bundle. Ray never restarts it by itself: it would come back blank."""
+    actor = ray.remote(concurrency_groups=workload_host.CONCURRENCY_GROUPS)(WorkloadHost)
+    return actor.options(
+        name=plan.name,
+        namespace=namespace_of(launch.identity.job),
+        lifetime="detached",
+        max_restarts=0,
+        num_cpus=plan.resources.get("CPU", 0),
+        num_gpus=plan.resources.get("GPU", 0),
+        memory=plan.resources.get("memory"),
+        resources={name: amount for name, amount in plan.resources.items() if name not in _NAMED_BY_RAY},
+        scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=plan.bundle),
+        runtime_env=_runtime_env(launch.setup),
+    ).remote(launch)
+
+
+def start_trainer(launch: TrainerLaunch) -> Any:
+    """The Ray handle of the trainer's process. It takes no resources: it waits for others most of its time."""
+    actor = ray.remote(concurrency_groups=trainer_host.CONCURRENCY_GROUPS)(TrainerHost)
+    return actor.options(
+        name=TRAINER,
+        namespace=namespace_of(launch.job),
+        lifetime="detached",
+        max_restarts=0,
+        num_cpus=0,
+        runtime_env=_runtime_env(launch.setup),
+    ).remote(launch)
+
+
+def _runtime_env(setup: ProcessSetup) -> dict[str, Any] | None:
+    """Only what a process must have when it starts: an idle worker without it is reused and is there at once."""
+    at_start = setup.start_env()
+    return {"env_vars": at_start} if at_start else None
+
+
+def find_actor(job: str, name: str) -> Any | None:
+    """The living actor of that name in the job, or None."""
+    try:
+        return ray.get_actor(name, namespace=namespace_of(job))
+    except ValueError:
+        return None
+
+
+def kill(actor: Any) -> None:
+    """Kill the process now; no restart."""
+    ray.kill(actor, no_restart=True)

@@ -1,0 +1,131 @@
+"""BaseTrainer: the class with the training loop."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dlrl_core.errors import DlrlError
+from dlrl_core.roles import RoleType
+from dlrl_core.trainer.progress import Progress
+from dlrl_core.trainer.role_group import RoleGroup
+from dlrl_core.trainer.workload_handle import WorkloadHandle
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+class BaseTrainer(ABC):
+    """The training loop of a job, in a process of its own.
+
+    dlrl constructs it with `(actor_handles, actor_classes, config)`, binds a role group for each role of the
+    job (`self.RG_ACTOR`, `self.RG_ROLLOUT`, ...), then calls `init()` and `fit()`. Define in `__init__`,
+    prepare in `init`, train in `fit`; what `fit` returns is the job's result.
+    """
+
+    if TYPE_CHECKING:
+        RG_ACTOR: RoleGroup
+        RG_ROLLOUT: RoleGroup
+        RG_REWARD: RoleGroup
+        RG_REFERENCE: RoleGroup
+        RG_CRITIC: RoleGroup
+
+    def __init__(
+        self,
+        actor_handles: Mapping[RoleType, list[WorkloadHandle]],
+        actor_classes: Mapping[RoleType, type],
+        config: DictConfig,
+    ) -> None:
+        self._actor_handles = dict(actor_handles)
+        self._actor_classes = actor_classes
+        self._config = config
+
+    def _bind(
+        self,
+        groups: Mapping[RoleType, RoleGroup],
+        resources: Mapping[RoleType, dict[str, float]],
+        progress: Progress,
+    ) -> None:
+        """Called once by the host, after construction."""
+        self._groups = dict(groups)
+        self._resources = dict(resources)
+        self._progress = progress
+        for role, group in groups.items():
+            setattr(self, role.group_name, group)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("RG_"):
+            present = ", ".join(self.get_role_groups()) if "_groups" in self.__dict__ else ""
+            reason = f"this job has: {present}" if present else "role groups are bound after __init__; use them in init or fit"
+            raise AttributeError(f"there is no role group '{name}'; {reason}")
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    @abstractmethod
+    def init(self) -> None:
+        """Prepare: tokenizer, data loader, models of the workloads."""
+
+    @abstractmethod
+    def fit(self) -> Any:
+        """Train."""
+
+    @property
+    def config(self) -> DictConfig:
+        """The training config of the job."""
+        return self._config
+
+    @property
+    def actor_handles(self) -> dict[RoleType, list[WorkloadHandle]]:
+        """All workloads by role, in rank order."""
+        return self._actor_handles
+
+    @property
+    def actor_classes(self) -> Mapping[RoleType, type]:
+        """The class of each role, imported when it is looked up."""
+        return self._actor_classes
+
+    @property
+    def actors(self) -> list[WorkloadHandle]:
+        return self._handles(RoleType.ACTOR)
+
+    @property
+    def references(self) -> list[WorkloadHandle]:
+        return self._handles(RoleType.REFERENCE)
+
+    @property
+    def rollouts(self) -> list[WorkloadHandle]:
+        return self._handles(RoleType.ROLLOUT)
+
+    @property
+    def rewards(self) -> list[WorkloadHandle]:
+        return self._handles(RoleType.REWARD)
+
+    @property
+    def critics(self) -> list[WorkloadHandle]:
+        return self._handles(RoleType.CRITIC)
+
+    def _handles(self, role: RoleType) -> list[WorkloadHandle]:
+        return list(self._actor_handles.get(role, []))
+
+    def get_role_groups(self) -> list[str]:
+        """The names of the role groups of this job, such as ['RG_ACTOR', 'RG_ROLLOUT']."""
+        return [role.group_name for role in self._groups]
+
+    def get_workload_resource(self, role: RoleType | str) -> dict[str, float]:
+        """The Ray resources of each workload of the role, such as {'CPU': 1.0, 'GPU': 0.5}."""
+        try:
+            return dict(self._resources[RoleType(role)])
+        except (KeyError, ValueError):
+            present = ", ".join(f"'{role}'" for role in self._resources)
+            raise DlrlError(f"the job has no role '{role}'; it has: {present}") from None
+
+    def steps(self, total: int) -> Iterator[int]:
+        """Iterate over the training steps, so that progress and time per step can be shown."""
+        for step in range(total):
+            self._progress.begin_step(step, total)
+            yield step
+        self._progress.end_steps(total)
+
+    def log(self, **metrics: float) -> None:
+        """Show these numbers with the current step."""
+        self._progress.log(metrics)

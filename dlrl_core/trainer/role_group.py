@@ -1,0 +1,170 @@
+"""RoleGroup: all workloads of a role, called as one."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import ray
+
+from dlrl_core.errors import SpecError
+from dlrl_core.graph import EdgeKind
+from dlrl_core.roles import RoleType
+from dlrl_core.trainer.call_log import CallLog
+from dlrl_core.trainer.role_call import RoleCall
+from dlrl_core.trainer.workload_handle import WorkloadHandle
+from dlrl_core.workload.invocation import InvocationOptions, MethodInfo, Target
+from dlrl_core.workload.shards import ShardPart, Whole, parts_for, split_value
+
+_SENT_ONCE_BYTES = 100 * 1024
+"""Arrays larger than what Ray sends inside a call go to the object store once, not once for each target."""
+
+
+class RoleGroup:
+    """`group.method(...)` calls the method on the role's workloads as its `@trainer_invocation` says."""
+
+    def __init__(
+        self,
+        role: RoleType,
+        workloads: Sequence[WorkloadHandle],
+        methods: Mapping[str, MethodInfo],
+        call_log: CallLog | None = None,
+    ) -> None:
+        self._role = role
+        self._workloads = list(workloads)
+        self._methods = methods
+        self._call_log = call_log or CallLog()
+
+    def __getattr__(self, name: str) -> RoleMethod:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name not in self._methods:
+            close = difflib.get_close_matches(name, self._methods, n=1)
+            hint = f"; did you mean '{close[0]}'?" if close else f"; it has: {', '.join(sorted(self._methods))}"
+            raise AttributeError(f"role '{self._role}' has no method '{name}'{hint}")
+        method = RoleMethod(self._role, name, self._methods[name], self._workloads, self._call_log)
+        self.__dict__[name] = method
+        return method
+
+    def __len__(self) -> int:
+        return len(self._workloads)
+
+    def __iter__(self) -> Iterator[WorkloadHandle]:
+        return iter(self._workloads)
+
+    def __repr__(self) -> str:
+        return f"{self._role.group_name}({len(self)} workloads)"
+
+
+class RoleMethod:
+    """One method of a role group."""
+
+    def __init__(
+        self,
+        role: RoleType,
+        name: str,
+        info: MethodInfo,
+        workloads: Sequence[WorkloadHandle],
+        call_log: CallLog,
+    ) -> None:
+        self._role = role
+        self._name = name
+        self._info = info
+        self._workloads = workloads
+        self._call_log = call_log
+        options = info.options
+        targets = workloads[:1] if options.target is Target.RANK0 else workloads
+        self._ranks = tuple(workload.rank for workload in targets)
+        self._starts: list[Callable[..., Any]] = [_start_of(workload, info) for workload in targets]
+        self._options = options
+        self._role_name = role.value
+        self._full_name = f"{role.value}.{name}"
+
+    def options(self, **changes: Any) -> RoleMethod:
+        """The same method with other invocation attributes for this use: `.options(auto_shard=False)(batch)`."""
+        checked = InvocationOptions.checked(**changes)
+        changed = replace(self._options, **{name: getattr(checked, name) for name in changes})
+        info = replace(self._info, options=changed)
+        return RoleMethod(self._role, self._name, info, self._workloads, self._call_log)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        began = time.perf_counter()
+        options = self._options
+        self._call_log.began(self._role, self._full_name)
+        if options.pre_func is not None:
+            args, kwargs = _prepared(options.pre_func, args, kwargs, self._full_name)
+        call = RoleCall(
+            role=self._role_name,
+            method=self._name,
+            ranks=self._ranks,
+            refs=self._start(args, kwargs),
+            post_func=options.post_func,
+        )
+        if not options.blocking:
+            return call
+        result = call.get(options.timeout if options.is_async else None)
+        self._call_log.waited(self._full_name, time.perf_counter() - began)
+        return result
+
+    def _start(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        name, starts = self._name, self._starts
+        if not args and not kwargs:
+            return [start(name) for start in starts]
+        spread = [self._spread(arg) for arg in args]
+        spread_kwargs = {key: self._spread(arg) for key, arg in kwargs.items()}
+        return [
+            start(
+                name,
+                *[piece[rank] for piece in spread],
+                **{key: piece[rank] for key, piece in spread_kwargs.items()},
+            )
+            for rank, start in enumerate(starts)
+        ]
+
+    def _spread(self, arg: Any) -> Sequence[Any]:
+        """The argument for each target, in rank order."""
+        targets = len(self._starts)
+        if isinstance(arg, RoleCall):
+            return self._spread_call(arg, targets)
+        pieces = split_value(arg, targets) if self._options.auto_shard and targets > 1 else None
+        if pieces is not None:
+            return pieces
+        value = arg.value if isinstance(arg, Whole) else arg
+        if targets > 1 and getattr(value, "nbytes", 0) > _SENT_ONCE_BYTES:
+            value = ray.put(value)
+        return [value] * targets
+
+    def _spread_call(self, call: RoleCall, targets: int) -> Sequence[Any]:
+        """Results of an earlier call, by reference where they line up with the targets."""
+        self._call_log.graph.saw(RoleType(call.role), self._role, EdgeKind.DATA)
+        if call.post_func is not None:
+            return self._spread(call.get())
+        if not self._options.auto_shard:
+            return [ShardPart(tuple(call.refs), is_list=True)] * targets
+        if len(call.refs) == targets:
+            return call.refs
+        parts = parts_for(call.refs, targets)
+        return parts if parts is not None else self._spread([item for piece in call.get() for item in piece])
+
+
+def _start_of(workload: WorkloadHandle, info: MethodInfo) -> Callable[..., Any]:
+    actor = workload.ray_actor
+    start: Callable[..., Any] = (actor.invoke_coroutine if info.is_coroutine else actor.invoke).remote
+    return start
+
+
+def _prepared(
+    pre_func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], call: str
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What `pre_func` makes of the arguments: one value, or `(args, kwargs)`."""
+    made = pre_func(*args, **kwargs)
+    if isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], dict):
+        if not isinstance(made[0], list | tuple):
+            raise SpecError(
+                [f"pre_func of '{call}' returned ({type(made[0]).__name__}, dict); return one value, or (args, kwargs)"]
+            )
+        return tuple(made[0]), made[1]
+    return (made,), {}

@@ -1,0 +1,168 @@
+"""The Ray actor around the trainer: a crash of user code here can't take the Master with it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+import ray.cloudpickle as cloudpickle
+
+from dlrl_core.errors import RemoteCause, TrainerError, WorkloadError
+from dlrl_core.roles import RoleType
+from dlrl_core.spec import ClassRef, ConfigValue
+from dlrl_core.trainer.base_trainer import BaseTrainer
+from dlrl_core.trainer.call_log import CallLog
+from dlrl_core.trainer.progress import Progress
+from dlrl_core.trainer.role_group import RoleGroup
+from dlrl_core.trainer.workload_handle import WorkloadHandle
+from dlrl_core.workload.class_loader import load_class
+from dlrl_core.workload.process import ProcessSetup, end_children, thread_stacks
+
+CONCURRENCY_GROUPS = {"control": 2, "watch": 2}
+_PUSH_PERIOD_S = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerLaunch:
+    """Everything the trainer's process needs, known before it starts."""
+
+    job: str
+    cls: ClassRef
+    config: ConfigValue
+    setup: ProcessSetup
+    role_classes: Mapping[RoleType, ClassRef]
+    resources: Mapping[RoleType, dict[str, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerOutcome:
+    """How the trainer ended. The result travels pickled: only the driver, which asked, opens it."""
+
+    is_success: bool
+    result: bytes | None = None
+    why: str | None = None
+    cause: RemoteCause | None = None
+    failed_workload: str | None = None
+
+
+class TrainerHost:
+    """The trainer's process as Ray sees it. `run` once, then `outcome` as often as somebody wants to know."""
+
+    def __init__(self, launch: TrainerLaunch) -> None:
+        self._launch = launch
+        self._call_log = CallLog()
+        self._progress = Progress(self._call_log)
+        self._outcome: TrainerOutcome | None = None
+        self._ended = threading.Event()
+
+    @ray.method(concurrency_group="control")
+    def prepare(self) -> tuple[str, int, str]:
+        """The process is up: node, pid, actor id."""
+        context = ray.get_runtime_context()
+        return context.get_node_id(), os.getpid(), context.get_actor_id() or ""
+
+    def load(self) -> None:
+        """Import the trainer's class, while the workloads are still starting."""
+        try:
+            self._launch.setup.apply(None)
+            self._trainer_class()
+        except Exception as error:  # noqa: BLE001 - user code; the Master gets the first cause
+            raise TrainerError(
+                f"the trainer '{self._launch.cls}' could not be imported: {type(error).__name__}: {error}",
+                RemoteCause.of(error),
+            ) from None
+
+    def run(self, master: Any, workloads: list[WorkloadHandle], method_tables: Mapping[RoleType, bytes]) -> None:
+        """Train to the end. Called once; nobody waits for it but through `outcome`, which a new Master can ask too."""
+        threading.Thread(target=self._push_progress, args=(master,), name="dlrl-progress", daemon=True).start()
+        try:
+            trainer = self._construct(workloads, method_tables)
+            self._progress.enter("init")
+            trainer.init()
+            self._progress.enter("fit")
+            result = trainer.fit()
+            self._progress.enter("done")
+            self._outcome = TrainerOutcome(is_success=True, result=cloudpickle.dumps(result))
+        except BaseException as error:  # noqa: BLE001 - whatever ended user code, the Master must hear of it
+            self._outcome = _failure(error, self._progress.report().phase)
+        finally:
+            self._ended.set()
+
+    @ray.method(concurrency_group="watch")
+    def outcome(self) -> TrainerOutcome:
+        """Wait for the end. A death is noticed because this call then fails."""
+        self._ended.wait()
+        assert self._outcome is not None
+        return self._outcome
+
+    @ray.method(concurrency_group="control")
+    def stacks(self) -> str:
+        return thread_stacks()
+
+    @ray.method(concurrency_group="control")
+    def end(self) -> None:
+        """Last call before the process is killed."""
+        end_children()
+
+    def _trainer_class(self) -> type[BaseTrainer]:
+        cls = load_class(self._launch.cls)
+        if not issubclass(cls, BaseTrainer):
+            raise TypeError(f"'{self._launch.cls}' does not extend dlrl_core.BaseTrainer")
+        return cls
+
+    def _construct(self, workloads: list[WorkloadHandle], method_tables: Mapping[RoleType, bytes]) -> BaseTrainer:
+        roles = list(self._launch.role_classes)
+        handles = {role: [workload for workload in workloads if workload.role == role] for role in roles}
+        groups = {
+            role: RoleGroup(role, handles[role], pickle.loads(method_tables[role]), self._call_log) for role in roles
+        }
+        classes = _LazyClasses(self._launch.role_classes)
+        trainer = self._trainer_class()(handles, classes, self._launch.config.open())
+        trainer._bind(groups, self._launch.resources, self._progress)
+        return trainer
+
+    def _push_progress(self, master: Any) -> None:
+        """Tell the Master of every change, at most five times a second, and last of all how it ended."""
+        seen = -1
+        while not self._ended.wait(_PUSH_PERIOD_S):
+            if self._progress.changes != seen:
+                seen = self._progress.changes
+                master.trainer_progress.remote(self._progress.report())
+        master.trainer_progress.remote(self._progress.report())
+
+
+class _LazyClasses(Mapping[RoleType, type]):
+    """`actor_classes`: the trainer's process imports a workload's class only if the trainer looks at it."""
+
+    def __init__(self, refs: Mapping[RoleType, ClassRef]) -> None:
+        self._refs = refs
+
+    def __getitem__(self, role: RoleType) -> type:
+        return load_class(self._refs[role])
+
+    def __iter__(self) -> Iterator[RoleType]:
+        return iter(self._refs)
+
+    def __len__(self) -> int:
+        return len(self._refs)
+
+
+def _failure(error: BaseException, phase: str) -> TrainerOutcome:
+    """How the trainer failed, in one sentence; a workload's own error is the first cause, not the call that met it."""
+    if isinstance(error, WorkloadError):
+        return TrainerOutcome(
+            is_success=False,
+            why=error.summary,
+            cause=RemoteCause.of(error),
+            failed_workload=f"{error.role}-{error.rank}",
+        )
+    text = str(error).strip().splitlines()
+    what = f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+    return TrainerOutcome(
+        is_success=False, why=f"the trainer raised {what} in '{phase}'", cause=RemoteCause.of(error)
+    )

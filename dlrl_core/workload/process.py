@@ -1,0 +1,79 @@
+"""What every process of a job does before the user's classes are imported in it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dlrl_core.roles import RoleType
+
+AT_PROCESS_START = ("LD_", "PYTHON", "MALLOC_", "GLIBC_", "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "RAY_")
+"""Prefixes of variables that a process reads when it starts: set later they would have no effect."""
+
+_PORTS = range(20_000, 30_000)
+"""Below the range from which the kernel hands out ports, so that nobody gets one of ours by chance."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessSetup:
+    """How a process of the job is made ready: environment, import path, plugins."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    python_path: Sequence[str] = ()
+    plugins: str | None = None
+    framework: str | None = None
+
+    def start_env(self) -> dict[str, str]:
+        """The part of `env` that must be there when the process starts; Ray shows it in its state."""
+        return {key: value for key, value in self.env.items() if key.startswith(AT_PROCESS_START)}
+
+    def apply(self, role: RoleType | None) -> None:
+        """Make this process ready. Called once, before any class of the user or the framework is imported."""
+        os.environ.update(self.env)
+        sys.path.extend(path for path in self.python_path if path not in sys.path)
+        if self.plugins is not None:
+            os.environ["DLRL_PLUGINS"] = self.plugins
+        from dlrl_core.plugin import plugin_host
+
+        host = plugin_host()
+        if self.framework is not None:
+            host.framework(self.framework).prepare_process(role)
+
+
+def free_port() -> int:
+    """A port that nobody listens on, on this node, now."""
+    start = int.from_bytes(os.urandom(2), "big") % len(_PORTS)
+    for offset in range(len(_PORTS)):
+        port = _PORTS[(start + offset) % len(_PORTS)]
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return port
+    raise OSError(f"no free port from {_PORTS.start} to {_PORTS.stop - 1} on this node")
+
+
+def thread_stacks() -> str:
+    """The stacks of all threads of this process, named."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return "\n".join(
+        f"thread '{names.get(ident, ident)}':\n{''.join(traceback.format_stack(frame))}"
+        for ident, frame in sys._current_frames().items()
+    )
+
+
+def end_children() -> None:
+    """Kill all processes that this one started: they must not outlive it."""
+    import psutil
+
+    for child in psutil.Process().children(recursive=True):
+        try:
+            child.kill()
+        except psutil.NoSuchProcess:
+            continue

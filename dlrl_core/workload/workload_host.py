@@ -1,0 +1,232 @@
+"""The Ray actor around one workload: it constructs the user's class, runs its methods, answers the Master.
+
+The user's methods run one after the other in the default group. `control` answers while they run, `watch`
+holds the long calls by which a death is noticed, and `coroutines` runs `async def` methods side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+import ray.cloudpickle as cloudpickle
+
+from dlrl_core.context.workload_report import WorkloadReport, WorkloadState
+from dlrl_core.errors import CallInterruptedError, RemoteCause, WorkloadCallError, WorkloadStartError
+from dlrl_core.roles import RoleType
+from dlrl_core.spec import ClassRef, ConfigValue
+from dlrl_core.workload.base_workload import BaseWorkload
+from dlrl_core.workload.class_loader import load_class
+from dlrl_core.workload.identity import WorkloadIdentity, become
+from dlrl_core.workload.invocation import methods_of
+from dlrl_core.workload.process import ProcessSetup, end_children, free_port, thread_stacks
+from dlrl_core.workload.shards import ShardPart
+
+CONCURRENCY_GROUPS = {"control": 2, "watch": 2, "coroutines": 32}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadLaunch:
+    """Everything a workload's process needs, known before it starts."""
+
+    identity: WorkloadIdentity
+    cls: ClassRef
+    config: ConfigValue
+    setup: ProcessSetup
+    report_period_s: float = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostFacts:
+    """Where a host came up; rank 0 of a role also offers a port to meet at."""
+
+    name: str
+    node_id: str
+    address: str
+    pid: int
+    actor_id: str
+    device_ids: tuple[str, ...]
+    offered_port: int | None
+
+
+class WorkloadHost:
+    """One workload's process as Ray sees it. Created by the scheduler, called by role groups and the Master."""
+
+    def __init__(self, launch: WorkloadLaunch) -> None:
+        self._launch = launch
+        self._identity = launch.identity
+        self._workload: BaseWorkload | None = None
+        self._master: Any = None
+        self._state = WorkloadState.STARTING
+        self._call: tuple[str, float] | None = None
+        self._calls_done = 0
+        self._calling_thread: int | None = None
+        self._ended = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_lock = threading.Lock()
+
+    # ---- start-up, in this order
+
+    @ray.method(concurrency_group="control")
+    def facts(self) -> HostFacts:
+        context = ray.get_runtime_context()
+        return HostFacts(
+            name=self._identity.name,
+            node_id=context.get_node_id(),
+            address=ray.util.get_node_ip_address(),
+            pid=os.getpid(),
+            actor_id=context.get_actor_id() or "",
+            device_ids=tuple(str(device) for device in context.get_accelerator_ids().get("GPU", [])),
+            offered_port=free_port() if self._identity.rank == 0 else None,
+        )
+
+    def construct(self, master: Any, address: str, port: int) -> bytes | None:
+        """Import and construct the user's class. Rank 0 returns its method table, pickled for the trainer alone."""
+        self._master = master
+        self._identity = self._identity.met_at(address, port)
+        try:
+            become(self._identity)
+            self._launch.setup.apply(RoleType(self._identity.role))
+            cls = load_class(self._launch.cls)
+            if not issubclass(cls, BaseWorkload):
+                raise TypeError(f"'{self._launch.cls}' does not extend dlrl_core.BaseWorkload")
+            self._workload = cls(master, self._launch.config.open())
+        except Exception as error:  # noqa: BLE001 - user code; the Master gets the first cause
+            self._state = WorkloadState.DEAD
+            raise WorkloadStartError(
+                f"workload '{self._identity.name}' could not start '{self._launch.cls}': {_short(error)}",
+                role=self._identity.role,
+                rank=self._identity.rank,
+                cause=RemoteCause.of(error),
+            ) from None
+        self._state = WorkloadState.READY
+        threading.Thread(target=self._push_reports, name="dlrl-reports", daemon=True).start()
+        return cloudpickle.dumps(methods_of(cls)) if self._identity.rank == 0 else None
+
+    # ---- the trainer's calls
+
+    def invoke(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Run one method of the user's class; what it raises comes back with role, rank, method and traceback."""
+        self._call = (method, time.time())
+        self._calling_thread = threading.get_ident()
+        try:
+            return self._bound(method)(*_resolved(args), **_resolved_kwargs(kwargs))
+        except Exception as error:  # noqa: BLE001 - all of it is the user's, and goes to the trainer
+            raise self._call_error(method, error) from None
+        finally:
+            self._calling_thread = None
+            self._call = None
+            self._calls_done += 1
+
+    @ray.method(concurrency_group="coroutines")
+    def invoke_coroutine(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Run one `async def` method on this process's event loop, beside the others."""
+        coroutine = self._bound(method)(*_resolved(args), **_resolved_kwargs(kwargs))
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self._event_loop()).result()
+        except Exception as error:  # noqa: BLE001 - all of it is the user's, and goes to the trainer
+            raise self._call_error(method, error) from None
+        finally:
+            self._calls_done += 1
+
+    def _bound(self, method: str) -> Any:
+        found = getattr(self._workload, method, None)
+        if found is None:
+            raise AttributeError(f"workload '{self._identity.name}' ('{self._launch.cls}') has no method '{method}'")
+        return found
+
+    def _call_error(self, method: str, error: Exception) -> WorkloadCallError:
+        return WorkloadCallError(
+            f"role '{self._identity.role}' rank {self._identity.rank} raised {_short(error)} in '{method}'",
+            role=self._identity.role,
+            rank=self._identity.rank,
+            method=method,
+            cause=RemoteCause.of(error),
+        )
+
+    def _event_loop(self) -> asyncio.AbstractEventLoop:
+        with self._loop_lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="dlrl-coroutines", daemon=True).start()
+            return self._loop
+
+    # ---- the Master's
+
+    @ray.method(concurrency_group="watch")
+    def watch(self) -> None:
+        """Return when the workload is asked to end. A death is noticed because this call then fails."""
+        self._ended.wait()
+
+    @ray.method(concurrency_group="control")
+    def ping(self) -> WorkloadReport:
+        return self._report()
+
+    @ray.method(concurrency_group="control")
+    def stacks(self) -> str:
+        return thread_stacks()
+
+    @ray.method(concurrency_group="control")
+    def interrupt(self) -> bool:
+        """Raise CallInterruptedError in the running call, at its next Python instruction; False if none runs."""
+        thread = self._calling_thread
+        if thread is None:
+            return False
+        raised = ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(thread), ctypes.py_object(CallInterruptedError)
+        )
+        return raised == 1
+
+    @ray.method(concurrency_group="control")
+    def end(self) -> None:
+        """Last call before the process is killed: nothing that it started may outlive it."""
+        self._state = WorkloadState.ENDED
+        self._ended.set()
+        end_children()
+
+    def _report(self) -> WorkloadReport:
+        import psutil
+
+        call = self._call
+        return WorkloadReport(
+            name=self._identity.name,
+            role=self._identity.role,
+            rank=self._identity.rank,
+            incarnation=self._identity.incarnation,
+            state=self._state,
+            call=call[0] if call else None,
+            call_since=call[1] if call else None,
+            calls_done=self._calls_done,
+            step=None,
+            memory_bytes=psutil.Process().memory_info().rss,
+            node_id=ray.get_runtime_context().get_node_id(),
+            pid=os.getpid(),
+            sent_at=time.time(),
+        )
+
+    def _push_reports(self) -> None:
+        while not self._ended.wait(self._launch.report_period_s):
+            try:
+                self._master.report.remote(self._report())
+            except Exception:  # noqa: BLE001 - the Master may be restarting: the next report counts
+                continue
+
+
+def _short(error: BaseException) -> str:
+    """An exception in one line."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def _resolved(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(arg.resolve(ray.get) if isinstance(arg, ShardPart) else arg for arg in args)
+
+
+def _resolved_kwargs(kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {key: arg.resolve(ray.get) if isinstance(arg, ShardPart) else arg for key, arg in kwargs.items()}

@@ -1,0 +1,1 @@
+"""The adapter between dlrl and verl."""

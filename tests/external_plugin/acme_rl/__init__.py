@@ -1,0 +1,1 @@
+"""acme: policy gradient on a bandit with one arm for each real number."""

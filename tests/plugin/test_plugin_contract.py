@@ -1,0 +1,164 @@
+"""The adapter's own promises: availability by metadata, and sources that keep secrets."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import tomllib
+from pathlib import Path
+
+import pytest
+from dlrl_openrlhf.plugin import OpenRLHFAdapter
+from dlrl_verl.plugin import VerlAdapter
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from dlrl_core.errors import FrameworkUnavailableError
+from dlrl_core.plugin import ConfigKind, ConfigSource, FrameworkAdapter
+
+SOURCE = ConfigSource(ConfigKind.MAPPING, {"api_key": "hunter2"})
+ADAPTERS = [OpenRLHFAdapter, VerlAdapter]
+
+
+class EngineAdapter(FrameworkAdapter):
+    """Needs a distribution that the tests install, in several versions, as metadata alone."""
+
+    name = "acme"
+    distribution = "acme-engine"
+    versions = ">=1.2,<2"
+
+    def read_config(self, source):
+        return {}
+
+    def fill(self, config):
+        raise NotImplementedError
+
+
+def message_of(adapter: FrameworkAdapter) -> str | None:
+    try:
+        adapter.check_available()
+    except FrameworkUnavailableError as error:
+        return str(error)
+    return None
+
+
+def test_a_missing_framework_is_named_with_the_command_that_installs_it():
+    assert message_of(EngineAdapter()) == (
+        "framework 'acme' is registered but acme-engine is not installed; "
+        "run: pip install 'acme-engine>=1.2,<2'"
+    )
+
+
+@pytest.mark.parametrize("version", ["1.2", "1.2+cpu", "1.9.9", "1.3.dev4"])
+def test_a_supported_version_is_available(site, version):
+    site.install("acme-engine", version=version, entry_points="")
+
+    assert EngineAdapter().installed_version() == version
+    assert message_of(EngineAdapter()) is None
+
+
+@pytest.mark.parametrize("version", ["1.1.9", "2.0", "2.0rc1", "1.2.dev1", "not-a-version"])
+def test_an_unsupported_version_is_named_with_the_range(site, version):
+    site.install("acme-engine", version=version, entry_points="")
+
+    assert message_of(EngineAdapter()) == (
+        f"framework 'acme' supports acme-engine >=1.2,<2, installed is {version}; "
+        "run: pip install 'acme-engine>=1.2,<2'"
+    )
+
+
+@pytest.mark.parametrize("versions", ["", "any nightly since May"])
+def test_versions_in_words_are_not_enforced(site, versions):
+    site.install("acme-engine", version="0.1", entry_points="")
+    adapter = type("Lenient", (EngineAdapter,), {"versions": versions})()
+
+    assert message_of(adapter) is None
+
+
+def test_a_framework_that_comes_with_its_adapter_is_always_available():
+    adapter = type("Alone", (EngineAdapter,), {"distribution": None})()
+
+    assert (adapter.installed_version(), message_of(adapter)) == (None, None)
+
+
+def test_a_source_does_not_print_what_it_holds():
+    assert "hunter2" not in repr(SOURCE)
+
+
+def is_installed(distribution: str) -> bool:
+    try:
+        importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("cls", ADAPTERS)
+def test_our_adapters_name_the_extra_that_installs_their_framework(cls):
+    if is_installed(cls.distribution):
+        pytest.skip(f"{cls.distribution} is installed here")
+
+    with pytest.raises(FrameworkUnavailableError) as caught:
+        cls().read_config(SOURCE)
+
+    assert str(caught.value) == (
+        f"framework '{cls.name}' is registered but {cls.name} is not installed; "
+        f"run: pip install 'dlrl[{cls.name}]'"
+    )
+
+
+@pytest.mark.parametrize(("cls", "version"), [(OpenRLHFAdapter, "0.11.2"), (VerlAdapter, "0.9.1")])
+def test_our_adapters_say_that_they_have_no_trainer_yet(site, cls, version):
+    site.install(cls.distribution, version=version, entry_points="")
+
+    for ask in (lambda: cls().read_config(SOURCE), lambda: cls().fill({})):
+        with pytest.raises(
+            FrameworkUnavailableError, match=r"no ready-made trainer for it yet; name trainer"
+        ):
+            ask()
+
+
+@pytest.mark.parametrize("cls", ADAPTERS)
+def test_our_adapters_refuse_a_version_they_do_not_support(site, cls):
+    site.install(cls.distribution, version="0.1.0", entry_points="")
+
+    with pytest.raises(FrameworkUnavailableError) as caught:
+        cls().fill({})
+
+    assert str(caught.value) == (
+        f"framework '{cls.name}' supports {cls.name} {cls.versions}, installed is 0.1.0; "
+        f"run: pip install 'dlrl[{cls.name}]'"
+    )
+
+
+def test_the_extras_of_dlrl_pin_what_our_adapters_support():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    for cls in ADAPTERS:
+        [requirement] = map(Requirement, project["optional-dependencies"][cls.extra])
+        assert requirement.name == cls.distribution
+        assert requirement.specifier == SpecifierSet(cls.versions)
+        assert project["entry-points"]["dlrl"][cls.name] == cls.__module__
+
+
+def test_discovery_and_our_adapters_import_neither_ray_nor_torch_nor_a_framework(run_python):
+    heavy = run_python(
+        """
+        import sys
+        from importlib.metadata import EntryPoint
+        from dlrl_core.plugin import PluginHost, plugin_host
+
+        plugin_host()
+        entries = [EntryPoint(name, f"dlrl_{name}.plugin", "dlrl") for name in ("openrlhf", "verl")]
+        host = PluginHost.discover(entry_points=entries)
+        assert sorted(host.frameworks()) == ["openrlhf", "verl"], host.problems()
+        print(sorted({"ray", "torch", "verl", "openrlhf", "vllm", "numpy", "omegaconf"} & set(sys.modules)))
+        """
+    )
+
+    assert heavy == "[]\n"
+
+
+def test_importing_the_room_discovers_nothing(run_python):
+    assert (
+        run_python("from dlrl_core.plugin import plugin_host; print(plugin_host.cache_info().currsize)")
+        == "0\n"
+    )
