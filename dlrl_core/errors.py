@@ -174,7 +174,13 @@ class WorkloadError(DlrlError, _CarriesCause):
     """About one workload: `role` (its lower-case name), `rank`, `method`, and what user code raised."""
 
     def __init__(
-        self, message: str, *, role: str, rank: int, method: str | None = None, cause: RemoteCause | None = None
+        self,
+        message: str,
+        *,
+        role: str,
+        rank: int,
+        method: str | None = None,
+        cause: RemoteCause | None = None,
     ) -> None:
         self.role = role
         self.rank = rank

@@ -61,12 +61,11 @@ def _config(draft: JobDraft, adapter: FrameworkAdapter | None) -> ConfigValue:
         return ConfigValue.of(adapter.read_config(source))
     if draft.framework is not None:
         return ConfigValue({})  # the framework itself is the problem; its words can't be judged
-    if source.kind is ConfigKind.YAML:
+    if isinstance(source.value, Path):
         return ConfigValue.of(read_yaml(source.value))
-    if source.kind is ConfigKind.WORDS:
-        raise SpecError(
-            [f"config is {' '.join(source.value)!r}; without a framework it must be a dict, an OmegaConf or a YAML file"]
-        )
+    if isinstance(source.value, tuple):
+        words = " ".join(source.value)
+        raise SpecError([f"config is '{words}'; without a framework it must be a dict, an OmegaConf or a YAML file"])
     return ConfigValue.of(source.value)
 
 
@@ -86,7 +85,7 @@ def _config_source(config: Any) -> ConfigSource:
     if isinstance(config, list | tuple) and all(isinstance(word, str) for word in config):
         return ConfigSource(kind=ConfigKind.WORDS, value=tuple(config))
     raise SpecError(
-        [f"config is a {type(config).__name__}; it must be a dict, an OmegaConf, a YAML file or a framework's own words"]
+        [f"config is a {type(config).__name__}; it must be a dict, an OmegaConf, a YAML file or a framework's words"]
     )
 
 

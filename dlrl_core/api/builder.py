@@ -124,7 +124,9 @@ class RLJobBuilder:
 
     def _current(self, method: str) -> RoleDraft:
         if self._role is None:
-            self._draft.problems.append(f".{method}() has no role to belong to; call it after .actor(...) or another role")
+            self._draft.problems.append(
+                f".{method}() has no role to belong to; call it after .actor(...) or another role"
+            )
             return RoleDraft(RoleType.ACTOR)
         return self._role
 

@@ -39,4 +39,6 @@ def _base_problems(owner: str, ref: ClassRef, found: type, *, is_trainer: bool) 
         return []
     from dlrl_core.workload import BaseWorkload
 
-    return [] if issubclass(found, BaseWorkload) else [f"{owner} is '{ref}', which does not extend dlrl_core.BaseWorkload"]
+    return (
+        [] if issubclass(found, BaseWorkload) else [f"{owner} is '{ref}', which does not extend dlrl_core.BaseWorkload"]
+    )

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 from dlrl_core.api.connection import Connection, connect
 from dlrl_core.api.job_handle import JobHandle, JobResult
 from dlrl_core.api.job_status import JobStatus
-from dlrl_core.errors import JobError, JobExistsError, SpecError
+from dlrl_core.errors import ClusterError, DlrlError, JobError, JobExistsError, SpecError
 from dlrl_core.plan import ClusterView, ExecutionPlan, make_plan, needed_cluster
 from dlrl_core.spec import JobSpec, check_name
+
+_MASTER_UP_S = 120.0
 
 
 class RLJob:
@@ -99,6 +102,7 @@ class RLJob:
             master = start_master(launch)
         except ValueError as error:  # Ray's word for "that name is taken"
             raise JobExistsError(name, _exists(name)) from error
+        _await_opened(name, master)
         return JobHandle(name, master, connection)
 
 
@@ -118,6 +122,21 @@ def _refuse_if_alive(name: str) -> None:
         ray.get(master.leave.remote(), timeout=10)
     except ray.exceptions.RayError:
         return  # it went while we asked
+
+
+def _await_opened(name: str, master: Any) -> None:
+    """The Master has taken up the job, or its reason not to is raised and it is gone."""
+    import ray
+
+    try:
+        ray.get(master.opened.remote(), timeout=_MASTER_UP_S)
+    except ray.exceptions.RayTaskError as error:
+        ray.kill(master, no_restart=True)
+        raise (error.cause if isinstance(error.cause, DlrlError) else error) from None
+    except ray.exceptions.RayError as error:
+        ray.kill(master, no_restart=True)
+        reason = " ".join(str(error).split())[:300]
+        raise ClusterError(f"the master of job '{name}' did not come up within {_MASTER_UP_S:g} s: {reason}") from error
 
 
 def _exists(name: str) -> str:
@@ -142,6 +161,7 @@ def _say(text: str) -> None:
 
 def _python_path() -> tuple[str, ...]:
     """Where this process finds the user's modules, for processes that start elsewhere."""
-    prefixes = (sys.prefix, sys.base_prefix)
-    paths = [str(Path(path).resolve()) if path else str(Path.cwd()) for path in sys.path]
-    return tuple(dict.fromkeys(path for path in paths if not path.startswith(prefixes)))
+    of_python = {Path(place) for place in sysconfig.get_paths().values()}
+    paths = [Path(path).resolve() if path else Path.cwd() for path in sys.path]
+    own = [path for path in paths if path.is_dir() and not of_python.intersection([path, path.parent])]
+    return tuple(dict.fromkeys(str(path) for path in own))

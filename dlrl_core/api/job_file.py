@@ -60,7 +60,9 @@ def _tell_trainer(builder: RLJobBuilder, said: Any, problems: list[str]) -> None
         problems.append(f"'trainer' is a {type(said).__name__}; it must be a mapping with module and class")
         return
     problems += _unknown(said, ("module", "class"), "trainer")
-    builder.trainer(said.get("module"), said.get("class"))
+    module: Any = said.get("module")
+    class_name: Any = said.get("class")
+    builder.trainer(module, class_name)
 
 
 def _unknown(said: dict[str, Any], known: tuple[str, ...], owner: str) -> list[str]:

@@ -56,9 +56,7 @@ class JobHandle:
             raise JobNotFoundError(name, f"no job '{name}' runs on this cluster")
         return cls(name, master, connection)
 
-    def wait(
-        self, timeout: float | None = None, on_status: Callable[[JobStatus], None] | None = None
-    ) -> JobResult:
+    def wait(self, timeout: float | None = None, on_status: Callable[[JobStatus], None] | None = None) -> JobResult:
         """Wait for the end. Returns the result, or raises the first cause; `on_status` is called on the way."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while self._ending is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -21,6 +22,18 @@ _FIXED: dict[type[BaseModel], frozenset[str]] = {
     JobRecord: frozenset({"record_schema", "name", "run_id", "submitted_at", "journal_start"}),
     WorkloadRecord: frozenset({"record_schema", "name", "role", "rank"}),
 }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Collected:
+    """What a change comes to. None stands for a workload or a document that is no more."""
+
+    record: JobRecord
+    workloads: Mapping[str, WorkloadRecord | None]
+    """Only those that were touched."""
+    documents: Mapping[str, str | None]
+    """Only those that differ."""
+    events: Sequence[str]
 
 
 class Change:
@@ -97,20 +110,18 @@ class Change:
         """End its use; called by JobContext when the block is left."""
         self._is_over = True
 
-    def documents(self) -> dict[str, str | None]:
-        """The documents that differ, by key; None for one that is no more."""
+    def collected(self) -> Collected:
+        """All of it, for JobContext to write."""
         documents = job_documents(self._record, old=self._old_record)
         for name, record in self._workloads.items():
             if record != self._old_workloads.get(name):
                 documents[workload_key(name)] = None if record is None else record_text(record)
-        return documents
-
-    def workloads(self) -> Mapping[str, WorkloadRecord | None]:
-        """The workloads that were touched; None for a removed one."""
-        return self._workloads
-
-    def events(self) -> list[str]:
-        return [event.to_text() for event in self._events]
+        return Collected(
+            record=self._record,
+            workloads=self._workloads,
+            documents=documents,
+            events=[event.to_text() for event in self._events],
+        )
 
     def _workload_or_none(self, name: str) -> WorkloadRecord | None:
         return self._workloads[name] if name in self._workloads else self._old_workloads.get(name)

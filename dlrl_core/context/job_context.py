@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from dlrl_core.context.change import Change
+from dlrl_core.context.change import Change, Collected
 from dlrl_core.context.documents import (
     in_order,
     job_documents,
@@ -71,7 +72,7 @@ class JobContext:
         Raises JobExistsError if the job of that name has not ended. With `takeover` it is replaced all the
         same, and whoever still writes to it is refused from then on.
         """
-        ordered = in_order(workloads)
+        ordered = _by_name(record.name, workloads)
         old = store.load(record.name)
         try:
             return _write_new(cls, store, record, ordered, old, takeover=takeover)
@@ -125,7 +126,7 @@ class JobContext:
                 yield change
             finally:
                 change.close()
-            self._commit(change)
+            self._commit(change.collected())
 
     def journal(self, after_seq: int | None = None, limit: int | None = None) -> list[JournalEvent]:
         """Events from the store, oldest first, at most `limit`: those of this run, or all after a number."""
@@ -143,7 +144,7 @@ class JobContext:
 
     @property
     def last_seq(self) -> int:
-        """Number of the newest journal event, so that `journal(last_seq - 20)` gives the last twenty."""
+        """Number of the newest journal event: `journal(last_seq - 20)` gives the last twenty."""
         return self._state.last_seq
 
     @contextmanager
@@ -160,23 +161,30 @@ class JobContext:
             self._changing_thread = None
             self._change_lock.release()
 
-    def _commit(self, change: Change) -> None:
-        documents, events = change.documents(), change.events()
-        if not documents and not events:
+    def _commit(self, new: Collected) -> None:
+        if not new.documents and not new.events:
             return
         version = self._store.commit(
             self.record.name,
             expected_version=self.version,
-            puts={key: text for key, text in documents.items() if text is not None},
-            deletes=[key for key, text in documents.items() if text is None],
-            events=events,
+            puts={key: text for key, text in new.documents.items() if text is not None},
+            deletes=[key for key, text in new.documents.items() if text is None],
+            events=new.events,
         )
         self._state = _State(
-            record=change.record,
-            workloads=_merged(self._state.workloads, change.workloads()),
+            record=new.record,
+            workloads=_merged(self._state.workloads, new.workloads),
             version=version,
-            last_seq=self._state.last_seq + len(events),
+            last_seq=self._state.last_seq + len(new.events),
         )
+
+
+def _by_name(job: str, workloads: Iterable[WorkloadRecord]) -> Mapping[str, WorkloadRecord]:
+    given = list(workloads)
+    for name, times in Counter(workload.name for workload in given).items():
+        if times > 1:
+            raise ContextError(f"job '{job}' has {times} workloads named '{name}'; names are unique in a job")
+    return in_order(given)
 
 
 def _merged(
@@ -197,16 +205,9 @@ def _write_new(
     *,
     takeover: bool,
 ) -> JobContext:
-    event = JournalEvent(kind="submitted", message=f"job '{record.name}' was submitted", subject="job")
-    if old is not None:
-        replaced = read_job(record.name, old.documents)
+    replaced = read_job(record.name, old.documents) if old else None
+    if old and replaced:
         _check_replaceable(record, replaced, takeover=takeover)
-        event = JournalEvent(
-            kind=event.kind,
-            message=f"{event.message} and replaces run '{replaced.run_id}', which was '{replaced.state}'",
-            subject="job",
-            data={"replaced_run": replaced.run_id, "replaced_state": replaced.state, "takeover": takeover},
-        )
         record = record.model_copy(update={"journal_start": old.last_seq})
     puts = {key: text for key, text in job_documents(record).items() if text is not None}
     puts |= {workload_key(name): record_text(workload) for name, workload in workloads.items()}
@@ -215,10 +216,22 @@ def _write_new(
         expected_version=old.version if old else 0,
         puts=puts,
         deletes=[key for key in old.documents if key not in puts] if old else (),
-        events=[event.to_text()],
+        events=[_submitted(record, replaced).to_text()],
     )
-    last_seq = (old.last_seq if old else 0) + 1
-    return cls(store, _State(record=record, workloads=workloads, version=version, last_seq=last_seq))
+    state = _State(record=record, workloads=workloads, version=version, last_seq=record.journal_start + 1)
+    return cls(store, state)
+
+
+def _submitted(new: JobRecord, old: JobRecord | None) -> JournalEvent:
+    message = f"job '{new.name}' was submitted"
+    if old is None:
+        return JournalEvent(kind="submitted", message=message, subject="job")
+    return JournalEvent(
+        kind="submitted",
+        message=f"{message} and replaces run '{old.run_id}', which was '{old.state}'",
+        subject="job",
+        data={"replaced_run": old.run_id, "replaced_state": old.state},
+    )
 
 
 def _check_replaceable(new: JobRecord, old: JobRecord, *, takeover: bool) -> None:

@@ -58,9 +58,7 @@ def _redact_within(parent: str, value: Any) -> Any:
 
 
 def _redact_item(parent: str, key: Any, value: Any) -> Any:
-    if key == "$pairs" and isinstance(
-        value, list
-    ):  # how ConfigValue writes a mapping with other keys than text
+    if key == "$pairs" and isinstance(value, list):  # how ConfigValue writes a mapping with other keys than text
         return [_redact_pair(parent, pair) for pair in value]
     name = key if isinstance(key, str) else ""
     if looks_secret(f"{parent}.{name}"):

@@ -83,9 +83,7 @@ def _is_secret_part(segment: str, before: str, words: list[str]) -> bool:
     if segment.lower() in {"pass", "pw"}:
         return True
     befores = [before, *words]
-    return any(
-        _is_secret_word(befores[at], word, is_last=at == len(words) - 1) for at, word in enumerate(words)
-    )
+    return any(_is_secret_word(befores[at], word, is_last=at == len(words) - 1) for at, word in enumerate(words))
 
 
 def _is_secret_word(before: str, word: str, *, is_last: bool) -> bool:

@@ -65,17 +65,13 @@ class SqliteStore(Store):
             current, version, last_seq = _head(database, job)
             if current != expected_version:
                 raise version_conflict(job, expected=expected_version, found=current)
-            database.executemany(
-                "DELETE FROM documents WHERE job = ? AND key = ?", ((job, key) for key in deletes)
-            )
+            database.executemany("DELETE FROM documents WHERE job = ? AND key = ?", ((job, key) for key in deletes))
             database.executemany(
                 "INSERT OR REPLACE INTO documents VALUES (?, ?, ?)",
                 ((job, key, text) for key, text in puts.items()),
             )
             numbered = enumerate(events, last_seq + 1)
-            database.executemany(
-                "INSERT INTO events VALUES (?, ?, ?)", ((job, seq, text) for seq, text in numbered)
-            )
+            database.executemany("INSERT INTO events VALUES (?, ?, ?)", ((job, seq, text) for seq, text in numbered))
             database.execute(
                 "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, 1)", (job, version + 1, last_seq + len(events))
             )
@@ -115,7 +111,7 @@ class SqliteStore(Store):
         with self._writing() as database:
             database.execute("DELETE FROM documents WHERE job = ?", (job,))
             database.execute("DELETE FROM events WHERE job = ?", (job,))
-            database.execute("UPDATE jobs SET is_live = 0 WHERE job = ?", (job,))
+            database.execute("UPDATE jobs SET is_live = 0, last_seq = 0 WHERE job = ?", (job,))
 
     def close(self) -> None:
         with self._lock:
@@ -175,9 +171,7 @@ class SqliteStore(Store):
         except FileNotFoundError:
             inode = None
         if inode != self._inode:
-            raise StoreError(
-                f"store '{self.path}' was removed or replaced while in use; restart to use the new one"
-            )
+            raise StoreError(f"store '{self.path}' was removed or replaced while in use; restart to use the new one")
         return self._connection
 
     def _check_open(self) -> None:

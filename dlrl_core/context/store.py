@@ -75,7 +75,7 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def delete(self, job: str) -> None:
-        """Forget the job's documents and journal; nothing happens if there is no such job."""
+        """Forget the job, if there is one: its documents and its journal, which begins again with number 1."""
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -138,9 +138,7 @@ def _sqlite_path(url: str) -> Path:
 
 def _open_by_plugin(scheme: str, url: str) -> Store:
     if not scheme:
-        raise StoreError(
-            f"store url '{redact(url)}' has no scheme; write it like sqlite:///var/lib/dlrl/context.db"
-        )
+        raise StoreError(f"store url '{redact(url)}' has no scheme; write it like sqlite:///var/lib/dlrl/context.db")
     from dlrl_core.plugin import plugin_host
 
     try:

@@ -1,6 +1,21 @@
 """Detectors: what the Master sees goes in, findings come out. They decide nothing and touch nothing."""
 
 from dlrl_core.diagnosis.detectors import diagnose
-from dlrl_core.diagnosis.finding import Finding, FindingKind, Observation, TrainerGone, TrainerRaised, WorkloadGone
+from dlrl_core.diagnosis.finding import (
+    Finding,
+    FindingKind,
+    Observation,
+    TrainerGone,
+    TrainerRaised,
+    WorkloadGone,
+)
 
-__all__ = ["Finding", "FindingKind", "Observation", "TrainerGone", "TrainerRaised", "WorkloadGone", "diagnose"]
+__all__ = [
+    "Finding",
+    "FindingKind",
+    "Observation",
+    "TrainerGone",
+    "TrainerRaised",
+    "WorkloadGone",
+    "diagnose",
+]

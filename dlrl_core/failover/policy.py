@@ -21,5 +21,7 @@ class StopPolicy(FailoverPolicy):
 
     def decide(self, finding: Finding) -> FailoverDecision:
         return FailoverDecision(
-            scope=FailoverScope.STOP, finding=finding, reason="no role of this job declares what it can survive"
+            scope=FailoverScope.STOP,
+            finding=finding,
+            reason="no role of this job declares what it can survive",
         )

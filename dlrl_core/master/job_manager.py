@@ -67,9 +67,15 @@ class JobManager:
             return JobEnding(state=JobState.FAILED, why=why, cause=cause)
         except (RayActorError, RayTaskError) as error:
             return JobEnding(state=JobState.FAILED, why=reason_of(error), cause=RemoteCause.of(error))
+        except Exception as error:  # noqa: BLE001 - whatever we got wrong, the job must still be torn down
+            why = f"the master failed: {type(error).__name__}: {error}"
+            return JobEnding(state=JobState.FAILED, why=why, cause=RemoteCause.of(error))
 
     async def _bring_up(self) -> Mapping[RoleType, bytes]:
-        self._enter(JobState.RESERVING, f"reserving {len(self._plan.bundles)} bundles on {len(self._plan.nodes)} nodes")
+        self._enter(
+            JobState.RESERVING,
+            f"reserving {len(self._plan.bundles)} bundles on {len(self._plan.nodes)} nodes",
+        )
         group = await reserve(self._launch.job, self._plan, self._limits.reserve_s)
         self._enter(JobState.STARTING, f"starting {len(self._plan.workloads)} workloads and the trainer")
         for workload in self._plan.workloads:
@@ -119,7 +125,10 @@ class JobManager:
             seen = await self._first_gone(refs)
             role, _, rank = seen.rpartition("-")
             raise WorkloadDiedError(
-                f"workload '{seen}' died during '{doing}': {reason_of(error)}", role=role, rank=int(rank), method=doing
+                f"workload '{seen}' died during '{doing}': {reason_of(error)}",
+                role=role,
+                rank=int(rank),
+                method=doing,
             ) from None
 
     async def _first_gone(self, refs: Mapping[str, Any]) -> str:
@@ -137,9 +146,7 @@ class JobManager:
     async def _train(self, tables: Mapping[RoleType, bytes]) -> JobEnding:
         self._enter(JobState.RUNNING, "the trainer runs")
         workloads = [
-            WorkloadHandle(
-                name=plan.name, role=str(plan.role), rank=plan.rank, ray_actor=self._hosts[plan.name]
-            )
+            WorkloadHandle(name=plan.name, role=str(plan.role), rank=plan.rank, ray_actor=self._hosts[plan.name])
             for plan in self._plan.workloads
         ]
         self._executor.run(self._master, workloads, tables)
@@ -164,9 +171,7 @@ class JobManager:
             decision = self._policy.decide(diagnose(seen))
             self._write(decision)
             if decision.scope is FailoverScope.STOP:
-                return JobEnding(
-                    state=JobState.FAILED, why=decision.finding.message, cause=decision.finding.cause
-                )
+                return JobEnding(state=JobState.FAILED, why=decision.finding.message, cause=decision.finding.cause)
             raise ClusterError(f"no way to carry out a restart of scope '{decision.scope}'")
 
     def _write(self, decision: FailoverDecision) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import ray
 
-from dlrl_core.context import JobContext, JobState, JobView, WorkloadReport, open_store
+from dlrl_core.context import JobState, JobView, WorkloadReport, open_store
+from dlrl_core.errors import DlrlError
 from dlrl_core.master.job_manager import JobManager
 from dlrl_core.master.launch import JobEnding, MasterLaunch
-from dlrl_core.master.new_job import first_record, workload_records
+from dlrl_core.master.take_up import take_up
 from dlrl_core.scheduler.names import MASTER, namespace_of
 from dlrl_core.trainer.progress import ProgressReport
 
@@ -21,24 +22,25 @@ class Master:
 
     def __init__(self, launch: MasterLaunch) -> None:
         self._launch = launch
-        self._store = open_store(launch.store_url)
-        self._context = self._open_context()
         self._ending: JobEnding | None = None
         self._ended = asyncio.Event()
         self._stop_reason: str | None = None
         self._stop_asked = asyncio.Event()
-        me = ray.get_runtime_context().current_actor
-        self._manager = JobManager(launch, self._context, me)
-        me.drive.remote()
+        self._refusal: DlrlError | None = None
+        runtime = ray.get_runtime_context()
+        try:
+            self._store = open_store(launch.store_url)
+            self._context = take_up(self._store, launch, runtime.gcs_address)
+            self._manager = JobManager(launch, self._context, runtime.current_actor)
+        except DlrlError as error:
+            self._refusal = error
+        else:
+            runtime.current_actor.drive.remote()
 
-    def _open_context(self) -> JobContext:
-        record = first_record(self._launch)
-        stored = self._store.load(self._launch.job)
-        if stored is not None:
-            context = JobContext.load(self._store, self._launch.job)
-            if context.record.run_id == self._launch.run_id:
-                return context
-        return JobContext.create(self._store, record, workload_records(self._launch), takeover=True)
+    async def opened(self) -> None:
+        """Answers when the Master is up; raises if it could not take up the job."""
+        if self._refusal is not None:
+            raise self._refusal
 
     async def drive(self) -> None:
         """The whole life of the job. Called by the Master itself, also after a restart."""
@@ -47,9 +49,11 @@ class Master:
             ending = JobEnding(state=JobState.FAILED, why="the master died and was restarted")
         else:
             ending = await self._work_until_stopped()
-        await self._manager.tear_down(ending)
-        self._ending = ending
-        self._ended.set()
+        try:
+            await self._manager.tear_down(ending)
+        finally:
+            self._ending = ending
+            self._ended.set()
         await asyncio.sleep(self._launch.limits.linger_s)
         ray.get_runtime_context().current_actor.leave.remote()
 

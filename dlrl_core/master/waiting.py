@@ -15,9 +15,7 @@ async def answers_of(refs: Mapping[str, Any], *, doing: str, timeout_s: float) -
     """The answer of each named workload; the first failure at once; ClusterError naming who did not answer."""
     tasks = {name: asyncio.ensure_future(_answer(ref)) for name, ref in refs.items()}
     try:
-        _, pending = await asyncio.wait(
-            tasks.values(), timeout=timeout_s, return_when=asyncio.FIRST_EXCEPTION
-        )
+        _, pending = await asyncio.wait(tasks.values(), timeout=timeout_s, return_when=asyncio.FIRST_EXCEPTION)
         failed = next((task for task in tasks.values() if task.done() and task.exception()), None)
         if failed is not None:
             failed.result()

@@ -4,4 +4,12 @@ from dlrl_core.plan.cluster_view import ClusterView, NodeView
 from dlrl_core.plan.execution_plan import Bundle, ExecutionPlan, WorkloadPlan
 from dlrl_core.plan.planner import make_plan, needed_cluster
 
-__all__ = ["Bundle", "ClusterView", "ExecutionPlan", "NodeView", "WorkloadPlan", "make_plan", "needed_cluster"]
+__all__ = [
+    "Bundle",
+    "ClusterView",
+    "ExecutionPlan",
+    "NodeView",
+    "WorkloadPlan",
+    "make_plan",
+    "needed_cluster",
+]

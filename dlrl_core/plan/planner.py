@@ -110,7 +110,7 @@ def _slots_for(group: _Group, free: list[int], spec: JobSpec) -> list[int]:
         count = group.size // group.per_node
         fullest_first = sorted(range(len(free)), key=lambda slot: (-free[slot], slot))
         chosen = fullest_first[:count]
-        if group.needs_device and any(free[slot] < group.per_node for slot in chosen) or len(chosen) < count:
+        if (group.needs_device and any(free[slot] < group.per_node for slot in chosen)) or len(chosen) < count:
             raise PlanError(_too_few_devices(group, free, spec))
         return [slot for slot in chosen for _ in range(group.per_node)]
     if not group.needs_device:
@@ -152,9 +152,7 @@ def _seat_resources(group: _Group, spec: JobSpec) -> dict[str, float]:
     return {name: amount for name, amount in total.items() if amount > 0}
 
 
-def _match_slots(
-    demands: list[dict[str, float]], cluster: ClusterView, spec: JobSpec
-) -> dict[int, NodeView]:
+def _match_slots(demands: list[dict[str, float]], cluster: ClusterView, spec: JobSpec) -> dict[int, NodeView]:
     """A node of its own for each slot that has guests: the largest demand first, on the node that fits it tightest."""
     used = [slot for slot, demand in enumerate(demands) if demand]
     if len(used) > len(cluster.nodes):
@@ -203,9 +201,7 @@ def _amounts(resources: Mapping[str, float]) -> str:
     )
 
 
-def _assemble(
-    groups: list[_Group], seats: Seats, chosen: dict[int, NodeView], spec: JobSpec
-) -> ExecutionPlan:
+def _assemble(groups: list[_Group], seats: Seats, chosen: dict[int, NodeView], spec: JobSpec) -> ExecutionPlan:
     node_index = {slot: index for index, slot in enumerate(sorted(chosen))}
     bundles: list[Bundle] = []
     workloads: dict[RoleType, list[WorkloadPlan]] = {}
@@ -215,9 +211,7 @@ def _assemble(
         for rank, slot in enumerate(slots):
             device = next_device[slot] if group.needs_device else None
             next_device[slot] += group.needs_device
-            bundles.append(
-                Bundle(node=node_index[slot], device=device, resources=_seat_resources(group, spec))
-            )
+            bundles.append(Bundle(node=node_index[slot], device=device, resources=_seat_resources(group, spec)))
             for role in group.roles:
                 workload = WorkloadPlan(
                     name=role.role.workload_name(rank),
@@ -234,9 +228,7 @@ def _assemble(
                 workloads.setdefault(role.role, []).append(workload)
     return ExecutionPlan(
         device_type=spec.device_type,
-        nodes=tuple(
-            PlannedNode(node_id=chosen[slot].node_id, address=chosen[slot].address) for slot in sorted(chosen)
-        ),
+        nodes=tuple(PlannedNode(node_id=chosen[slot].node_id, address=chosen[slot].address) for slot in sorted(chosen)),
         bundles=tuple(bundles),
         workloads=tuple(workload for role in spec.roles for workload in workloads[role.role]),
     )

@@ -117,7 +117,6 @@ def _unreadable(dist: Distribution, error: Exception) -> PluginRecord:
         target=place,
         status=PluginStatus.BROKEN,
         error=(
-            f"the entry points of {owner} in '{place}' can't be read; reinstall it: "
-            f"{type(error).__name__}: {error}"
+            f"the entry points of {owner} in '{place}' can't be read; reinstall it: {type(error).__name__}: {error}"
         ),
     )

@@ -60,9 +60,7 @@ class PluginHost:
         self.records = tuple(self._with_clashes(record) for record, _ in plugins)
 
     @classmethod
-    def discover(
-        cls, allow: str | None = None, entry_points: Iterable[EntryPoint] | None = None
-    ) -> PluginHost:
+    def discover(cls, allow: str | None = None, entry_points: Iterable[EntryPoint] | None = None) -> PluginHost:
         """Load every allowed plugin that is installed, or of the entry points given.
 
         `allow` has the form of DLRL_PLUGINS: None allows all, "" none. A plugin that is not allowed, or

@@ -72,9 +72,7 @@ def _register(plugin: object) -> pluggy.PluginManager:
     for caller in callers:
         if not caller.has_spec() and not all(impl.optionalhook for impl in caller.get_hookimpls()):
             hint = did_you_mean(caller.name, HOOKS)
-            raise WrongPlugin(
-                f"it implements the unknown hook '{caller.name}'{hint} known: {', '.join(HOOKS)}"
-            )
+            raise WrongPlugin(f"it implements the unknown hook '{caller.name}'{hint} known: {', '.join(HOOKS)}")
     return manager
 
 
@@ -88,9 +86,7 @@ def _frameworks(manager: pluggy.PluginManager) -> dict[str, FrameworkAdapter]:
     adapters: dict[str, FrameworkAdapter] = {}
     for returned in _results(manager, "dlrl_frameworks"):
         if not isinstance(returned, list):
-            raise WrongPlugin(
-                f"dlrl_frameworks returned {_kind(returned)}; it must return a list of adapter classes"
-            )
+            raise WrongPlugin(f"dlrl_frameworks returned {_kind(returned)}; it must return a list of adapter classes")
         for cls in returned:
             adapter = _adapter(cls)
             if adapter.name in adapters:
@@ -102,14 +98,11 @@ def _frameworks(manager: pluggy.PluginManager) -> dict[str, FrameworkAdapter]:
 def _adapter(cls: object) -> FrameworkAdapter:
     if not (isinstance(cls, type) and issubclass(cls, FrameworkAdapter)):
         raise WrongPlugin(
-            f"dlrl_frameworks returned a list with {_kind(cls)}; "
-            "each item must be a subclass of FrameworkAdapter"
+            f"dlrl_frameworks returned a list with {_kind(cls)}; each item must be a subclass of FrameworkAdapter"
         )
     name = getattr(cls, "name", None)
     if not isinstance(name, str) or not name:
-        raise WrongPlugin(
-            f"adapter '{cls.__name__}' has the name {name!r}; it must be a string that is not empty"
-        )
+        raise WrongPlugin(f"adapter '{cls.__name__}' has the name {name!r}; it must be a string that is not empty")
     _check_api_version(f"api_version of adapter '{cls.__name__}'", cls.api_version)
     if inspect.isabstract(cls):
         missing = ", ".join(sorted(cls.__abstractmethods__))

@@ -21,11 +21,7 @@ class NameTable(Generic[T]):
         self._claims.setdefault(name, {})[label] = value
 
     def usable(self) -> dict[str, T]:
-        return {
-            name: next(iter(claims.values()))
-            for name, claims in sorted(self._claims.items())
-            if len(claims) == 1
-        }
+        return {name: next(iter(claims.values())) for name, claims in sorted(self._claims.items()) if len(claims) == 1}
 
     def clashes(self) -> dict[str, str]:
         """The names that more than one plugin claims, each with a sentence that names the plugins."""

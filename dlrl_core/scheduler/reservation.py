@@ -26,7 +26,7 @@ _POLL_S = 1.0
 
 async def reserve(job: str, plan: ExecutionPlan, timeout_s: float) -> PlacementGroup:
     """The granted group. It outlives its creator; on failure nothing stays reserved."""
-    group = placement_group(
+    group: PlacementGroup = placement_group(
         [dict(bundle.resources) for bundle in plan.bundles],
         name=reservation_name(job),
         lifetime="detached",

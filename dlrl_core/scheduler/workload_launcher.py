@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import ray
@@ -21,7 +22,7 @@ _NAMED_BY_RAY = ("CPU", "GPU", "memory")
 
 def start_workload(plan: WorkloadPlan, launch: WorkloadLaunch, group: PlacementGroup) -> Any:
     """The Ray handle of a new host in its bundle. Ray never restarts it by itself: it would come back blank."""
-    actor = ray.remote(concurrency_groups=workload_host.CONCURRENCY_GROUPS)(WorkloadHost)
+    actor = _actor_class(WorkloadHost, workload_host.CONCURRENCY_GROUPS)
     return actor.options(
         name=plan.name,
         namespace=namespace_of(launch.identity.job),
@@ -38,7 +39,7 @@ def start_workload(plan: WorkloadPlan, launch: WorkloadLaunch, group: PlacementG
 
 def start_trainer(launch: TrainerLaunch) -> Any:
     """The Ray handle of the trainer's process. It takes no resources: it waits for others most of its time."""
-    actor = ray.remote(concurrency_groups=trainer_host.CONCURRENCY_GROUPS)(TrainerHost)
+    actor = _actor_class(TrainerHost, trainer_host.CONCURRENCY_GROUPS)
     return actor.options(
         name=TRAINER,
         namespace=namespace_of(launch.job),
@@ -47,6 +48,12 @@ def start_trainer(launch: TrainerLaunch) -> Any:
         num_cpus=0,
         runtime_env=_runtime_env(launch.setup),
     ).remote(launch)
+
+
+@functools.cache
+def _actor_class(host: type, groups: tuple[tuple[str, int], ...]) -> Any:
+    """The Ray class of a host, made once in this process: Ray exports it to the cluster each time it is made."""
+    return ray.remote(concurrency_groups=dict(groups))(host)  # type: ignore[call-overload]
 
 
 def _runtime_env(setup: ProcessSetup) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import math
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dlrl_core.errors import SpecError
@@ -81,9 +81,7 @@ def _encode(value: Any, path: str) -> Any:
         return {"$bytes": base64.b64encode(value).decode()}
     if isinstance(value, pathlib.Path):
         return {"$path": str(value)}
-    raise SpecError(
-        [f"{path} has a value of type '{type(value).__name__}', which can't be stored; use plain values, lists and dicts"]
-    )
+    raise SpecError([f"{path} has a value of type '{type(value).__name__}', which can't be stored; use plain values"])
 
 
 def _encode_mapping(value: Mapping[Any, Any], path: str) -> dict[str, Any]:
@@ -106,7 +104,7 @@ def _decode(value: Any) -> Any:
     return {key: _decode(item) for key, item in value.items()}
 
 
-_DECODERS = {
+_DECODERS: dict[str, Callable[[Any], Any]] = {
     "$float": float,
     "$bytes": base64.b64decode,
     "$path": pathlib.Path,

@@ -26,9 +26,7 @@ def check_name(name: str) -> list[str]:
     """Problems of a job's name. Names end up in actor names, paths and keys."""
     if isinstance(name, str) and _NAME.fullmatch(name):
         return []
-    return [
-        f"job name {name!r} is not allowed; use 1 to 63 letters, digits, '.', '_' or '-', starting with a letter or digit"
-    ]
+    return [f"job name {name!r} is not allowed; use 1 to 63 letters, digits, '.', '_', '-', a letter or digit first"]
 
 
 def _shape(spec: JobSpec) -> Iterator[str]:
@@ -98,7 +96,7 @@ def _collocations(spec: JobSpec) -> Iterator[str]:
                 yield f"role '{role}' is collocated but the job has no such role"
         if len({(role.total, role.per_node) for role in present}) > 1:
             counts = "; ".join(f"'{role.role}' total={role.total} per_node={role.per_node}" for role in present)
-            yield f"collocated roles must have equal total and per_node, so that rank i of each is on one device: {counts}"
+            yield f"collocated roles need equal total and per_node, so that rank i of each is on one device: {counts}"
 
 
 def _environments(spec: JobSpec) -> Iterator[str]:

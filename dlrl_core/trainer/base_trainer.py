@@ -57,7 +57,11 @@ class BaseTrainer(ABC):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("RG_"):
             present = ", ".join(self.get_role_groups()) if "_groups" in self.__dict__ else ""
-            reason = f"this job has: {present}" if present else "role groups are bound after __init__; use them in init or fit"
+            reason = (
+                f"this job has: {present}"
+                if present
+                else "role groups are bound after __init__; use them in init or fit"
+            )
             raise AttributeError(f"there is no role group '{name}'; {reason}")
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 

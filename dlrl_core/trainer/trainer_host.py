@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-import ray.cloudpickle as cloudpickle
+from ray import cloudpickle
 
 from dlrl_core.errors import RemoteCause, TrainerError, WorkloadError
 from dlrl_core.roles import RoleType
@@ -23,7 +23,7 @@ from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_core.workload.class_loader import load_class
 from dlrl_core.workload.process import ProcessSetup, end_children, thread_stacks
 
-CONCURRENCY_GROUPS = {"control": 2, "watch": 2}
+CONCURRENCY_GROUPS = (("control", 2), ("watch", 2))
 _PUSH_PERIOD_S = 0.2
 
 
@@ -163,6 +163,4 @@ def _failure(error: BaseException, phase: str) -> TrainerOutcome:
         )
     text = str(error).strip().splitlines()
     what = f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
-    return TrainerOutcome(
-        is_success=False, why=f"the trainer raised {what} in '{phase}'", cause=RemoteCause.of(error)
-    )
+    return TrainerOutcome(is_success=False, why=f"the trainer raised {what} in '{phase}'", cause=RemoteCause.of(error))

@@ -12,7 +12,18 @@ from dataclasses import dataclass, field
 
 from dlrl_core.roles import RoleType
 
-AT_PROCESS_START = ("LD_", "PYTHON", "MALLOC_", "GLIBC_", "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "RAY_")
+AT_PROCESS_START = (
+    "LD_",
+    "PYTHON",
+    "MALLOC_",
+    "GLIBC_",
+    "OMP_",
+    "MKL_",
+    "KMP_",
+    "GOMP_",
+    "OPENBLAS_",
+    "RAY_",
+)
 """Prefixes of variables that a process reads when it starts: set later they would have no effect."""
 
 _PORTS = range(20_000, 30_000)

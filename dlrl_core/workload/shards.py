@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -109,9 +110,7 @@ def join_pieces(pieces: Sequence[Any]) -> Any:
 
 def _join_arrays(pieces: Sequence[Any]) -> Any:
     if type(pieces[0]).__module__.startswith("torch"):
-        import torch
-
-        return torch.cat(list(pieces))
+        return sys.modules["torch"].cat(list(pieces))  # the caller's own: these are its tensors
     import numpy as np
 
     return np.concatenate(list(pieces))

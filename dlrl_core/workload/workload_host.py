@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-import ray.cloudpickle as cloudpickle
+from ray import cloudpickle
 
 from dlrl_core.context.workload_report import WorkloadReport, WorkloadState
 from dlrl_core.errors import CallInterruptedError, RemoteCause, WorkloadCallError, WorkloadStartError
@@ -28,7 +28,7 @@ from dlrl_core.workload.invocation import methods_of
 from dlrl_core.workload.process import ProcessSetup, end_children, free_port, thread_stacks
 from dlrl_core.workload.shards import ShardPart
 
-CONCURRENCY_GROUPS = {"control": 2, "watch": 2, "coroutines": 32}
+CONCURRENCY_GROUPS = (("control", 2), ("watch", 2), ("coroutines", 32))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +181,7 @@ class WorkloadHost:
         raised = ctypes.pythonapi.PyThreadState_SetAsyncExc(
             ctypes.c_ulong(thread), ctypes.py_object(CallInterruptedError)
         )
-        return raised == 1
+        return bool(raised == 1)
 
     @ray.method(concurrency_group="control")
     def end(self) -> None:

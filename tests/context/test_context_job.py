@@ -69,18 +69,14 @@ def test_unknown_job_is_not_found_and_the_known_ones_are_listed(store: Store, co
 
 
 def test_live_job_is_not_replaced(store: Store, context: JobContext) -> None:
-    with pytest.raises(
-        JobExistsError, match=r"job 'my-ppo' is 'submitted' since .*dlrl stop my-ppo"
-    ) as caught:
+    with pytest.raises(JobExistsError, match=r"job 'my-ppo' is 'submitted' since .*dlrl stop my-ppo") as caught:
         JobContext.create(store, job_record())
 
     assert survives_pickle(caught.value)
     assert_same(JobContext.load(store, "my-ppo"), context)
 
 
-def test_ended_job_is_replaced_with_nothing_left_of_it_but_its_journal(
-    store: Store, context: JobContext
-) -> None:
+def test_ended_job_is_replaced_with_nothing_left_of_it_but_its_journal(store: Store, context: JobContext) -> None:
     with context.change() as change:
         change.job(state=JobState.FAILED, why="actor-0 died")
 
@@ -101,6 +97,22 @@ def test_takeover_replaces_a_live_job_and_refuses_its_old_writer(store: Store, c
     with pytest.raises(StoreError, match="somebody else wrote"), context.change() as change:
         change.job(state=JobState.RESERVING)
     assert JobContext.load(store, "my-ppo").record == new.record
+
+
+def test_name_of_a_deleted_job_begins_anew(store: Store, context: JobContext) -> None:
+    store.delete("my-ppo")
+
+    new = JobContext.create(store, job_record())
+
+    assert [event.seq for event in new.journal()] == [1]
+    assert_same(JobContext.load(store, "my-ppo"), new)
+    with pytest.raises(StoreError), context.change() as change:
+        change.job(state=JobState.RESERVING)
+
+
+def test_two_workloads_of_one_name_are_refused(store: Store) -> None:
+    with pytest.raises(ContextError, match="job 'my-ppo' has 2 workloads named 'actor-0'"):
+        JobContext.create(store, job_record(), [workload_record(), workload_record()])
 
 
 def test_run_id_is_not_used_twice(store: Store, context: JobContext) -> None:
@@ -214,9 +226,7 @@ def test_workloads_are_added_and_removed(store: Store, context: JobContext) -> N
     assert_same(JobContext.load(store, "my-ppo"), context)
 
 
-def test_workload_that_was_added_and_removed_at_once_leaves_no_trace(
-    store: Store, context: JobContext
-) -> None:
+def test_workload_that_was_added_and_removed_at_once_leaves_no_trace(store: Store, context: JobContext) -> None:
     with context.change() as change:
         change.add_workload(workload_record(RoleType.CRITIC, 0))
         change.remove_workload("critic-0")
@@ -243,9 +253,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("act", "words"), REFUSED)
-def test_change_that_makes_no_sense_is_refused(
-    store: Store, context: JobContext, act: Any, words: str
-) -> None:
+def test_change_that_makes_no_sense_is_refused(store: Store, context: JobContext, act: Any, words: str) -> None:
     with pytest.raises(ContextError, match=words) as caught, context.change() as change:
         change.event("never", "seen")
         act(change)
@@ -332,9 +340,7 @@ class CountingStoreStandIn(SqliteStore):
         events: Sequence[str] = (),
     ) -> int:
         self.keys = [*puts, *deletes]
-        return super().commit(
-            job, expected_version=expected_version, puts=puts, deletes=deletes, events=events
-        )
+        return super().commit(job, expected_version=expected_version, puts=puts, deletes=deletes, events=events)
 
 
 @pytest.mark.parametrize(
@@ -422,10 +428,7 @@ def newer(text: str) -> str:
 
 
 UNREADABLE = [
-    *(
-        (key, newer, f"schema 3, this dlrl reads up to 1; resume.*'{key}'")
-        for key in ("job", "trainer", "progress")
-    ),
+    *((key, newer, f"schema 3, this dlrl reads up to 1; resume.*'{key}'") for key in ("job", "trainer", "progress")),
     ("workload/actor-1", newer, "schema 3, this dlrl reads up to 1; resume.*'workload/actor-1'"),
     ("job", lambda text: text[:-5], "document 'job' of job 'my-ppo' can't be read as a record: not JSON"),
     ("job", lambda text: "[]", "document 'job'.*no record_schema"),

@@ -20,21 +20,15 @@ RANKS = st.integers(0, 3)
 NAMES = RANKS.map(RoleType.ACTOR.workload_name)
 TEXT = st.text(max_size=8)
 ACTIONS = st.one_of(
-    st.tuples(
-        st.just("job"), st.fixed_dictionaries({"state": st.sampled_from(JobState), "why": TEXT | st.none()})
-    ),
+    st.tuples(st.just("job"), st.fixed_dictionaries({"state": st.sampled_from(JobState), "why": TEXT | st.none()})),
     st.tuples(st.just("job"), st.fixed_dictionaries({"plan_json": st.sampled_from(["{}", "[1]", None])})),
-    st.tuples(
-        st.just("progress"), st.fixed_dictionaries({"step": st.integers(0, 9), "updated_at": st.floats(0, 9)})
-    ),
+    st.tuples(st.just("progress"), st.fixed_dictionaries({"step": st.integers(0, 9), "updated_at": st.floats(0, 9)})),
     st.tuples(
         st.just("progress"),
         st.fixed_dictionaries({"metrics": st.dictionaries(TEXT, st.floats(-1, 1), max_size=2)}),
     ),
     st.tuples(st.just("trainer"), st.fixed_dictionaries({"phase": TEXT})),
-    st.tuples(
-        st.just("workload"), st.fixed_dictionaries({"name": NAMES, "state": st.sampled_from(WorkloadState)})
-    ),
+    st.tuples(st.just("workload"), st.fixed_dictionaries({"name": NAMES, "state": st.sampled_from(WorkloadState)})),
     st.tuples(st.just("workload"), st.fixed_dictionaries({"name": NAMES, "detail": TEXT})),
     st.tuples(
         st.just("add_workload"),

@@ -133,9 +133,9 @@ PIECES = st.sampled_from(
     ]
 )
 TRICKY = st.lists(PIECES | st.text(max_size=3), max_size=14).map("".join)
-KEYS = st.sampled_from(
-    ["lr", "token", "HF_TOKEN", "password", "wandb", "key", "$pairs", "secrets"]
-) | st.text(max_size=4)
+KEYS = st.sampled_from(["lr", "token", "HF_TOKEN", "password", "wandb", "key", "$pairs", "secrets"]) | st.text(
+    max_size=4
+)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TRICKY,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
@@ -161,9 +161,7 @@ def test_redacting_a_structure_twice_changes_nothing_more(value: Any) -> None:
 @given(
     key=st.sampled_from(["HF_TOKEN", "api_key", "wandb-api-key", "db_password", "secret"]),
     wrap=st.lists(st.sampled_from(["list", "dict"]), max_size=4),
-    form=st.sampled_from(
-        ["mapping", "{key}={secret}", "--{key}={secret}", "--{key} {secret}", "x://{key}:{secret}@h"]
-    ),
+    form=st.sampled_from(["mapping", "{key}={secret}", "--{key}={secret}", "--{key} {secret}", "x://{key}:{secret}@h"]),
 )
 @settings(max_examples=100, deadline=None)
 def test_planted_secret_is_nowhere_in_what_is_shown(key: str, wrap: list[str], form: str) -> None:

@@ -220,9 +220,7 @@ def test_threads_share_one_store(store: SqliteStore) -> None:
     def write(job: str) -> None:
         version = 0
         for number in range(20):
-            version = store.commit(
-                job, expected_version=version, puts={"k": str(number)}, events=[str(number)]
-            )
+            version = store.commit(job, expected_version=version, puts={"k": str(number)}, events=[str(number)])
             stored = store.load(job)
             assert stored is not None
             assert stored.documents == {"k": str(number)}

@@ -37,9 +37,7 @@ def test_commit_is_read_back_whole(store: Store) -> None:
     ("after", "limit", "seqs"),
     [(0, None, [1, 2, 3, 4]), (2, None, [3, 4]), (0, 2, [1, 2]), (3, 5, [4]), (9, None, []), (0, 0, [])],
 )
-def test_journal_gives_the_part_that_is_asked(
-    store: Store, after: int, limit: int | None, seqs: list[int]
-) -> None:
+def test_journal_gives_the_part_that_is_asked(store: Store, after: int, limit: int | None, seqs: list[int]) -> None:
     commit(store, at=0, events=["a", "b", "c", "d"])
 
     assert [event.seq for event in store.journal("a", after, limit)] == seqs
@@ -125,9 +123,7 @@ OPERATIONS = st.lists(
 
 @given(operations=OPERATIONS)
 @settings(max_examples=60, deadline=None)
-def test_store_does_what_a_dictionary_would(
-    operations: list[Any], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_store_does_what_a_dictionary_would(operations: list[Any], tmp_path_factory: pytest.TempPathFactory) -> None:
     model: dict[str, tuple[int, dict[str, str], list[str]]] = {}
     path = tmp_path_factory.mktemp("model") / "context.db"
     with SqliteStore(path) as store:
@@ -190,9 +186,7 @@ def test_url_that_nothing_opens_is_explained_without_its_password(url: str, word
 
 
 def test_plugin_opens_its_scheme(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
-    monkeypatch.setattr(
-        "dlrl_core.plugin.plugin_host", lambda: PluginHostStandIn({"acme": lambda url: store})
-    )
+    monkeypatch.setattr("dlrl_core.plugin.plugin_host", lambda: PluginHostStandIn({"acme": lambda url: store}))
 
     assert open_store("acme://somewhere") is store
 

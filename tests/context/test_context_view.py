@@ -14,9 +14,7 @@ from dlrl_core.roles import RoleType
 from dlrl_core.spec import ClassRef, ConfigValue, JobSpec, RoleSpec
 
 SPEC = JobSpec(
-    config=ConfigValue.of(
-        {"wandb": {"key": "hunter2"}, 1: {"password": "hunter2"}, "data": {"max_tokens": 512}}
-    ),
+    config=ConfigValue.of({"wandb": {"key": "hunter2"}, 1: {"password": "hunter2"}, "data": {"max_tokens": 512}}),
     global_env={"HF_TOKEN": "hunter2", "PROXY": "http://me:hunter2@proxy:1"},
     roles=(
         RoleSpec(
@@ -48,9 +46,7 @@ def make_context(store: Store) -> JobContext:
         store_url="redis://:hunter2@h",
         address="ray://me:hunter2@h:1",
     )
-    context = JobContext.create(
-        store, record, [workload_record(rank=rank, incarnation=1) for rank in range(2)]
-    )
+    context = JobContext.create(store, record, [workload_record(rank=rank, incarnation=1) for rank in range(2)])
     with context.change() as change:
         change.job(why="HF_TOKEN=hunter2 was refused")
         change.workload("actor-1", detail="password=hunter2")

@@ -152,9 +152,7 @@ def test_an_optional_hook_of_a_newer_dlrl_is_no_problem(site):
     assert record_of(PluginHost.discover(), "acme").status is PluginStatus.LOADED
 
 
-@pytest.mark.parametrize(
-    ("version", "advice"), [(2, "update dlrl"), (0, "update acme-dist")], ids=["newer", "older"]
-)
+@pytest.mark.parametrize(("version", "advice"), [(2, "update dlrl"), (0, "update acme-dist")], ids=["newer", "older"])
 def test_a_plugin_of_another_api_version_is_not_asked_for_anything(site, version, advice):
     site.install(
         "acme-dist",
@@ -187,10 +185,7 @@ def test_an_adapter_of_another_api_version_is_a_mismatch(site):
 def test_a_malformed_target_is_named(site, target):
     site.install("torn-dist", entry="torn", target=target)
 
-    assert (
-        f"its target '{target}' is not 'module' or 'module:object'"
-        in record_of(PluginHost.discover(), "torn").error
-    )
+    assert f"its target '{target}' is not 'module' or 'module:object'" in record_of(PluginHost.discover(), "torn").error
 
 
 def test_the_error_names_the_first_line_and_the_record_keeps_them_all(site):

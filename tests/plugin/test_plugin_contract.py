@@ -43,8 +43,7 @@ def message_of(adapter: FrameworkAdapter) -> str | None:
 
 def test_a_missing_framework_is_named_with_the_command_that_installs_it():
     assert message_of(EngineAdapter()) == (
-        "framework 'acme' is registered but acme-engine is not installed; "
-        "run: pip install 'acme-engine>=1.2,<2'"
+        "framework 'acme' is registered but acme-engine is not installed; run: pip install 'acme-engine>=1.2,<2'"
     )
 
 
@@ -101,8 +100,7 @@ def test_our_adapters_name_the_extra_that_installs_their_framework(cls):
         cls().read_config(SOURCE)
 
     assert str(caught.value) == (
-        f"framework '{cls.name}' is registered but {cls.name} is not installed; "
-        f"run: pip install 'dlrl[{cls.name}]'"
+        f"framework '{cls.name}' is registered but {cls.name} is not installed; run: pip install 'dlrl[{cls.name}]'"
     )
 
 
@@ -111,9 +109,7 @@ def test_our_adapters_say_that_they_have_no_trainer_yet(site, cls, version):
     site.install(cls.distribution, version=version, entry_points="")
 
     for ask in (lambda: cls().read_config(SOURCE), lambda: cls().fill({})):
-        with pytest.raises(
-            FrameworkUnavailableError, match=r"no ready-made trainer for it yet; name trainer"
-        ):
+        with pytest.raises(FrameworkUnavailableError, match=r"no ready-made trainer for it yet; name trainer"):
             ask()
 
 
@@ -158,7 +154,4 @@ def test_discovery_and_our_adapters_import_neither_ray_nor_torch_nor_a_framework
 
 
 def test_importing_the_room_discovers_nothing(run_python):
-    assert (
-        run_python("from dlrl_core.plugin import plugin_host; print(plugin_host.cache_info().currsize)")
-        == "0\n"
-    )
+    assert run_python("from dlrl_core.plugin import plugin_host; print(plugin_host.cache_info().currsize)") == "0\n"

@@ -262,9 +262,7 @@ def test_each_problem_is_logged_once_per_process(site, caplog):
         PluginHost.discover()
         PluginHost.discover()
 
-    assert [
-        (entry.name, entry.levelname, entry.message) for entry in caplog.records if "acme" in entry.message
-    ] == [
+    assert [(entry.name, entry.levelname, entry.message) for entry in caplog.records if "acme" in entry.message] == [
         (
             "dlrl.plugin",
             "WARNING",

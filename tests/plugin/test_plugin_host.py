@@ -63,9 +63,7 @@ def test_an_unknown_framework_error_names_the_plugins_that_did_not_load(site):
     with pytest.raises(UnknownFrameworkError) as caught:
         host_of(site).framework("something")
 
-    assert str(caught.value) == (
-        "unknown framework 'something'; none is registered; plugins that did not load: torn"
-    )
+    assert str(caught.value) == ("unknown framework 'something'; none is registered; plugins that did not load: torn")
 
 
 def test_one_adapter_serves_all_who_ask(site):
@@ -123,9 +121,7 @@ def test_policies_and_stores_clash_by_name_too(site, hook, ask):
 def test_nobody_replaces_a_built_in_policy_in_silence(site):
     site.install_hook("acme-dist", "dlrl_policies", "return {'separate_sync': len}")
 
-    with pytest.raises(
-        PluginError, match=r"plugin 'builtin' \(dlrl .*\) and plugin 'acme' \(acme-dist 1\.0\)"
-    ):
+    with pytest.raises(PluginError, match=r"plugin 'builtin' \(dlrl .*\) and plugin 'acme' \(acme-dist 1\.0\)"):
         host_of(site).policy("separate_sync")
 
 
@@ -142,8 +138,7 @@ def test_an_unknown_policy_is_answered_with_the_known_ones(site):
         host_of(site).policy("colocated_sync")
 
     assert str(caught.value) == (
-        "unknown policy 'colocated_sync'; did you mean 'colocate_sync'? "
-        "registered: colocate_sync, separate_sync"
+        "unknown policy 'colocated_sync'; did you mean 'colocate_sync'? registered: colocate_sync, separate_sync"
     )
 
 

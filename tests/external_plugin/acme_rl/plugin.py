@@ -64,8 +64,7 @@ class AcmeAdapter(FrameworkAdapter):
         return FrameworkDefaults(
             trainer=_ref("AcmeTrainer"),
             roles={
-                role: RoleDefaults(cls=_ref(f"Acme{role.value.title()}"), total=total)
-                for role, total in totals.items()
+                role: RoleDefaults(cls=_ref(f"Acme{role.value.title()}"), total=total) for role, total in totals.items()
             },
             node_num=1,
             device_per_node=sum(totals.values()),
