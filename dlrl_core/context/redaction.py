@@ -28,13 +28,16 @@ _KEY_BEFORE_VALUE = re.compile(
     r"""(?<![\w.-])(?:
         (?P<assigned>[\w.-]++)(?:=|[ \t]+=[ \t]+)            # HF_TOKEN=abc, --hf-token=abc, password = abc
       | (?P<flag>--[\w.-]++)(?:['"],[ \t]*|[ \t]+)(?!['"]?--)  # --hf-token abc, '--hf-token', 'abc'
-      | (?<=["'])(?P<quoted>[\w.-]++)["'][ \t]*:[ \t]*        # "hf_token": "abc", also inside a longer text
+      | (?<=["'])(?P<quoted>[\w.-]++)\\*["'][ \t]*:[ \t]*     # "hf_token": "abc", also as \"hf_token\": \"abc\"
     )""",
     re.VERBOSE,
 )
 _SHELL_VALUE = re.compile(r"""(?:"[^"]*(?:"|$)|'[^']*(?:'|$)|\S)+""")
 _QUOTES = {quote: re.compile(f"[^{quote}]+") for quote in "\"'"}
-_JSON_VALUE = re.compile(r""""(?:[^"\\]|\\.)+(?:"|$)|'(?:[^'\\]|\\.)+(?:'|$)|[^\s,"'{}\[\]]+""", re.DOTALL)
+_JSON_VALUE = re.compile(
+    r""""(?:[^"\\]|\\.)+(?:"|$) | '(?:[^'\\]|\\.)+(?:'|$) | \\+["'][^"'\\]+\\+["'] | [^\s,"'{}\[\]\\]+""",
+    re.DOTALL | re.VERBOSE,
+)
 _NOTHING = frozenset({"null", "none", "true", "false", "''", '""'})
 
 
@@ -110,9 +113,10 @@ def _redact_keyed(text: str) -> str:
     pieces: list[str] = []
     done = 0
     for found in _KEY_BEFORE_VALUE.finditer(text):
-        if found.start() < done or not looks_secret(found[found.lastgroup or 0]):
+        form = found.lastgroup or ""
+        if found.start() < done or not looks_secret(found[form]):
             continue
-        is_quoted = text[found.end(found.lastgroup or 0)] in _QUOTES
+        is_quoted = form == "quoted" or text[found.end(form)] in _QUOTES
         value = (_JSON_VALUE if is_quoted else _word_value(text, found.start())).match(text, found.end())
         if value and value[0].lower() not in _NOTHING:
             pieces += [text[done : found.end()], f'"{HIDDEN}"' if is_quoted else HIDDEN]

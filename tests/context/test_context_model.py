@@ -119,4 +119,4 @@ class OneJob(RuleBasedStateMachine):
 
 
 TestOneJob = OneJob.TestCase
-TestOneJob.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
+TestOneJob.settings = settings(max_examples=20, stateful_step_count=12, deadline=None)

@@ -36,6 +36,7 @@ TEXTS = [
     ("+trainer.wandb.api_key=abc lr=1", "+trainer.wandb.api_key=*** lr=1"),
     ("data.max_tokens=5 tokenizer=abc eos_token=<eos>", "data.max_tokens=5 tokenizer=abc eos_token=<eos>"),
     ("password = abc", "password = ***"),
+    ('say "token=a b" and password=abc "', 'say "token=***" and password=*** "'),
     ("https://h/p?user=me&token=abc", "https://h/p?user=me&token=***"),
     ("AccountName=x;AccountKey=abc==;y=1", "AccountName=x;AccountKey=***"),
     # structures written as text
@@ -46,6 +47,7 @@ TEXTS = [
         "Command '['python', '--hf-token', 'abc']' returned 1",
         "Command '['python', '--hf-token', \"***\"]' returned 1",
     ),
+    ('{"env": "{\\"HF_TOKEN\\": \\"abc\\"}"}', '{"env": "{\\"HF_TOKEN\\": "***"}"}'),
     # by their own shape
     ("Authorization: Bearer abcdefgh12345", "Authorization: Bearer ***"),
     (f"login with hf_{'a' * 34} failed", "login with *** failed"),
@@ -108,7 +110,7 @@ def test_config_with_keys_other_than_text_is_redacted_too() -> None:
 )
 def test_long_text_costs_time_in_proportion(piece: str) -> None:
     """A pattern that looks at a megabyte again and again would stop the Master."""
-    text = piece * (400_000 // len(piece))
+    text = piece * (200_000 // len(piece))
 
     start = time.perf_counter()
     redact(text)
@@ -144,13 +146,13 @@ JSON = st.recursive(
 
 
 @given(TRICKY)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_redacting_a_text_twice_changes_nothing_more(text: str) -> None:
     assert redact(redact(text)) == redact(text)
 
 
 @given(JSON)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_redacting_a_structure_twice_changes_nothing_more(value: Any) -> None:
     once = redact(value)
 
@@ -163,7 +165,7 @@ def test_redacting_a_structure_twice_changes_nothing_more(value: Any) -> None:
     wrap=st.lists(st.sampled_from(["list", "dict"]), max_size=4),
     form=st.sampled_from(["mapping", "{key}={secret}", "--{key}={secret}", "--{key} {secret}", "x://{key}:{secret}@h"]),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_planted_secret_is_nowhere_in_what_is_shown(key: str, wrap: list[str], form: str) -> None:
     assert looks_secret(key)
     value: Any = {key: "hunter2"} if form == "mapping" else form.format(key=key, secret="hunter2")

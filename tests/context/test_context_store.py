@@ -122,7 +122,7 @@ OPERATIONS = st.lists(
 
 
 @given(operations=OPERATIONS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_store_does_what_a_dictionary_would(operations: list[Any], tmp_path_factory: pytest.TempPathFactory) -> None:
     model: dict[str, tuple[int, dict[str, str], list[str]]] = {}
     path = tmp_path_factory.mktemp("model") / "context.db"
