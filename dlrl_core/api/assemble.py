@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dlrl_core.api.class_check import class_problems
+from dlrl_core.api.class_source import source_problems
+from dlrl_core.api.config_override import overridden
 from dlrl_core.api.draft import JobDraft, RoleDraft
 from dlrl_core.errors import PluginError, SpecError
 from dlrl_core.plugin import (
@@ -22,7 +24,7 @@ from dlrl_core.spec import ClassRef, ConfigValue, JobSpec, RoleSpec, problems_of
 from dlrl_core.spec.job_spec import read_yaml
 
 
-def assemble(draft: JobDraft) -> JobSpec:
+def assemble(draft: JobDraft, *, import_classes: bool = True) -> JobSpec:
     """The spec, or SpecError with every problem found on the way."""
     problems = list(draft.problems)
     adapter = _collect(problems, lambda: _adapter(draft)) if draft.framework else None
@@ -34,7 +36,7 @@ def assemble(draft: JobDraft) -> JobSpec:
     spec = _collect(problems, lambda: plugin_host().policy(spec.policy)(spec)) or spec
     is_unfilled = draft.framework is not None and defaults is None
     problems += [problem for problem in problems_of(spec) if not (is_unfilled and " has no " in problem)]
-    problems += _class_problems(draft)
+    problems += _class_problems(draft) if import_classes else _source_problems(draft)
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
     return spec
@@ -56,7 +58,7 @@ def _adapter(draft: JobDraft) -> FrameworkAdapter:
 
 
 def _config(draft: JobDraft, adapter: FrameworkAdapter | None) -> ConfigValue:
-    source = _config_source(draft.config)
+    source = overridden(_config_source(draft.config), draft.overrides, is_whole=draft.framework is None)
     if adapter is not None:
         return ConfigValue.of(adapter.read_config(source))
     if draft.framework is not None:
@@ -150,3 +152,8 @@ def _class_problems(draft: JobDraft) -> list[str]:
         if role.cls is not None:
             problems += class_problems(f"role '{role.role}'", role.cls, is_trainer=False)
     return problems
+
+
+def _source_problems(draft: JobDraft) -> list[str]:
+    named = [("the trainer", draft.trainer), *((f"role '{role.role}'", role.cls) for role in draft.roles.values())]
+    return [problem for owner, cls in named if cls is not None for problem in source_problems(owner, cls)]

@@ -46,6 +46,11 @@ class RLJobBuilder:
         self._draft.config = config
         return self
 
+    def override(self, *overrides: str) -> Self:
+        """Single values over the config, such as 'lr=0.1' or 'model.path=/data/m'; the value is read as YAML."""
+        self._draft.overrides += overrides
+        return self
+
     def global_env(self, env: Mapping[str, str]) -> Self:
         """Environment variables of every process of the job."""
         self._draft.global_env = self._draft.environment("global_env", env)
@@ -154,6 +159,9 @@ class RLJobBuilder:
         tell(builder, Path(path))
         return builder
 
-    def build(self) -> RLJob:
-        """The checked job. Raises SpecError with all problems."""
-        return RLJob(assemble(self._draft))
+    def build(self, *, import_classes: bool = True) -> RLJob:
+        """The checked job. Raises SpecError with all problems.
+
+        Classes you named are imported to check them; with `import_classes=False` only their source is read.
+        """
+        return RLJob(assemble(self._draft, import_classes=import_classes))

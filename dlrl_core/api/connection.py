@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 import threading
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from pathlib import Path
 from dlrl_core.errors import ClusterError
 from dlrl_core.plan import ClusterView, needed_cluster
 from dlrl_core.spec import JobSpec
+
+_LISTEN_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,12 +93,27 @@ def connect(address: str | None = None, spec: JobSpec | None = None) -> Connecti
 
 def _init(address: str) -> None:
     import ray
+    from ray.exceptions import RayError
 
+    _check_somebody_listens(address)
     try:
         ray.init(address=address, logging_level=logging.WARNING, configure_logging=False)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError, RayError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ClusterError(f"can't join the Ray cluster at '{address}': {reason}") from error
+
+
+def _check_somebody_listens(address: str) -> None:
+    """Ray itself tries a dead address for minutes; one word of TCP tells it at once."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or "/" in host:
+        return  # 'auto', 'ray://...': Ray's to judge
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_LISTEN_S).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterError(
+            f"can't join the Ray cluster at '{address}': nobody listens there ({error}); is it running?"
+        ) from error
 
 
 def _announce(shape: ClusterView, spec: JobSpec) -> None:

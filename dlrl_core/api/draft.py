@@ -29,6 +29,7 @@ class JobDraft:
 
     framework: str | None = None
     config: Any = None
+    overrides: list[str] = field(default_factory=list)
     node_num: int | None = None
     device_per_node: int | None = None
     device_type: str | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +14,12 @@ from typing import Any, Literal, overload
 from dlrl_core.api.connection import Connection, connect
 from dlrl_core.api.job_handle import JobHandle, JobResult
 from dlrl_core.api.job_status import JobStatus
-from dlrl_core.errors import ClusterError, DlrlError, JobError, JobExistsError, SpecError
+from dlrl_core.errors import ClusterError, DlrlError, JobError, JobExistsError, PlanError, SpecError
 from dlrl_core.plan import ClusterView, ExecutionPlan, make_plan, needed_cluster
 from dlrl_core.spec import JobSpec, check_name
 
 _MASTER_UP_S = 120.0
+_FREE_S = 1.5
 
 
 class RLJob:
@@ -85,10 +87,9 @@ class RLJob:
         from dlrl_core.context import default_store_url
         from dlrl_core.master.launch import MasterLaunch
         from dlrl_core.master.master import start_master
-        from dlrl_core.scheduler.cluster_probe import view_cluster
 
         _refuse_if_alive(name)
-        plan = make_plan(self.spec, view_cluster())
+        plan = _plan_when_free(self.spec)
         launch = MasterLaunch(
             job=name,
             run_id=uuid.uuid4().hex,
@@ -104,6 +105,28 @@ class RLJob:
             raise JobExistsError(name, _exists(name)) from error
         _await_opened(name, master)
         return JobHandle(name, master, connection)
+
+
+def _plan_when_free(spec: JobSpec) -> ExecutionPlan:
+    """The plan on what is free. What a job that just ended gave back is seen a moment later: look again, briefly."""
+    from dlrl_core.scheduler.cluster_probe import view_capacity, view_cluster
+
+    deadline = time.monotonic() + _FREE_S
+    while True:
+        try:
+            return make_plan(spec, view_cluster())
+        except PlanError:
+            if time.monotonic() > deadline or not _fits(spec, view_capacity()):
+                raise
+            time.sleep(0.1)
+
+
+def _fits(spec: JobSpec, cluster: ClusterView) -> bool:
+    try:
+        make_plan(spec, cluster)
+    except PlanError:
+        return False
+    return True
 
 
 def _refuse_if_alive(name: str) -> None:

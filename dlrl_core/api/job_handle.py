@@ -38,10 +38,11 @@ class JobResult:
 class JobHandle:
     """Wait for a job, ask it, stop it. Made by RLJob.submit, or by `attach` from another process."""
 
-    def __init__(self, name: str, master: Any, connection: Connection) -> None:
+    def __init__(self, name: str, master: Any, connection: Connection, *, is_submitter: bool = True) -> None:
         self.name = name
         self._master = master
         self._connection = connection
+        self._is_submitter = is_submitter
         self._last: JobStatus | None = None
         self._ending: Any = None
 
@@ -54,7 +55,7 @@ class JobHandle:
         master = find_actor(name, MASTER)
         if master is None:
             raise JobNotFoundError(name, f"no job '{name}' runs on this cluster")
-        return cls(name, master, connection)
+        return cls(name, master, connection, is_submitter=False)
 
     def wait(self, timeout: float | None = None, on_status: Callable[[JobStatus], None] | None = None) -> JobResult:
         """Wait for the end. Returns the result, or raises the first cause; `on_status` is called on the way."""
@@ -78,6 +79,7 @@ class JobHandle:
         """End the job and wait until nothing of it is left. A job that has ended stays as it is."""
         if self._ending is not None:
             return
+        self.status()
         self._ask(self._master.stop, reason)
         deadline = time.monotonic() + _STOP_S
         while self._ending is None:
@@ -89,9 +91,20 @@ class JobHandle:
         left = period_s if deadline is None else max(0.0, min(period_s, deadline - time.monotonic()))
         ending = self._ask(self._master.ended, left)
         if ending is not None:
-            self._last = JobStatus.from_snapshot(self._ask(self._master.status))
+            self._last = self._final_status(ending)
             self._ending = ending
             self._let_go()
+
+    def _final_status(self, ending: Any) -> JobStatus:
+        try:
+            return JobStatus.from_snapshot(self._ask(self._master.status))
+        except ClusterError:  # the submitter let the Master go in between; how the job ended, we know
+            if self._last is None:
+                raise
+            last = self._last.view
+            return JobStatus(
+                view={**last, "state": ending.state, "why": ending.why, "ended_at": last["ended_at"] or time.time()}
+            )
 
     def _ask(self, method: Any, *args: Any) -> Any:
         """Ask the Master; one that is being restarted is asked again until it is back."""
@@ -108,14 +121,18 @@ class JobHandle:
                 time.sleep(0.2)
 
     def _let_go(self) -> None:
-        """The job has ended and we know how: the Master may go, and we no longer need the cluster."""
+        """The job has ended and we know how: the Master may go, and we no longer need the cluster.
+
+        Only the submitter sends it away, whom nobody may deprive of the result; else it goes by itself soon.
+        """
         from dlrl_core.scheduler.names import MASTER
         from dlrl_core.scheduler.workload_launcher import find_actor
 
-        self._master.leave.remote()
-        deadline = time.monotonic() + _GONE_S
-        while find_actor(self.name, MASTER) is not None and time.monotonic() < deadline:
-            time.sleep(0.02)
+        if self._is_submitter:
+            self._master.leave.remote()
+            deadline = time.monotonic() + _GONE_S
+            while find_actor(self.name, MASTER) is not None and time.monotonic() < deadline:
+                time.sleep(0.02)
         self._connection.close()
 
     def _result(self) -> JobResult:

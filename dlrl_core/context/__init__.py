@@ -6,8 +6,9 @@ SQLite to load.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dlrl_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from dlrl_core.context.job_context import Change as Change
@@ -80,14 +81,4 @@ __all__ = [
     "redact",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'dlrl_core.context' has no attribute '{name}'")
-    value = getattr(importlib.import_module(f"dlrl_core.context.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__ = lazy_names(__name__, {name: f"{__name__}.{home}" for name, home in _HOMES.items()})

@@ -17,7 +17,7 @@ class JobState(enum.StrEnum):
     STARTING = "starting"
     """Workloads and trainer are being started, at first or again."""
     RUNNING = "running"
-    """The trainer's `fit` runs."""
+    """The trainer runs: its construction, `init` and `fit`."""
     STOPPING = "stopping"
     """Somebody asked to stop; processes are being ended."""
     FINISHED = "finished"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from ray.exceptions import RayTaskError
+from ray.exceptions import RayActorError, RayTaskError
 
 from dlrl_core.context import JobContext
 from dlrl_core.errors import DlrlError
@@ -19,6 +20,8 @@ from dlrl_core.trainer.progress import ProgressReport
 from dlrl_core.trainer.trainer_host import TrainerLaunch, TrainerOutcome
 from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_core.workload.process import ProcessSetup
+
+_ASK_S = 2.0
 
 
 class Executor:
@@ -75,6 +78,8 @@ class Executor:
     async def outcome(self) -> TrainerOutcome:
         """How the trainer ended; raises Ray's actor error if its process is gone."""
         outcome: TrainerOutcome = await self._trainer.outcome.remote()
+        if outcome.progress is not None:
+            self.heard(outcome.progress)
         return outcome
 
     def heard(self, report: ProgressReport) -> None:
@@ -90,8 +95,17 @@ class Executor:
             )
             change.trainer(phase=report.phase)
 
-    def call_of(self, name: str) -> str | None:
-        """The method the trainer last called on this workload's role, if that was its last call."""
-        last = self.progress.call if self.progress else None
-        role, _, method = (last or "").partition(".")
+    async def current_call(self, name: str) -> str | None:
+        """The method that the trainer waits for on this workload's role; None if it waits for none, or is gone."""
+        if self._trainer is None:
+            return None
+        try:
+            call: str | None = await asyncio.wait_for(_answer(self._trainer.current_call.remote()), _ASK_S)
+        except (TimeoutError, RayActorError, RayTaskError):
+            return None
+        role, _, method = (call or "").partition(".")
         return method if method and name.rpartition("-")[0] == role else None
+
+
+async def _answer(ref: Any) -> Any:
+    return await ref

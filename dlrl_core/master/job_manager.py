@@ -17,7 +17,7 @@ from dlrl_core.errors import ClusterError, DlrlError, RemoteCause, WorkloadDiedE
 from dlrl_core.failover import FailoverDecision, FailoverPolicy, FailoverScope, StopPolicy
 from dlrl_core.master.executor import Executor
 from dlrl_core.master.launch import JobEnding, MasterLaunch
-from dlrl_core.master.waiting import answers_of, reason_of
+from dlrl_core.master.waiting import answers_of
 from dlrl_core.plan import ExecutionPlan, WorkloadPlan
 from dlrl_core.roles import RoleType
 from dlrl_core.scheduler import workload_launcher
@@ -26,6 +26,7 @@ from dlrl_core.spec import JobSpec
 from dlrl_core.trainer.progress import ProgressReport
 from dlrl_core.trainer.trainer_host import TrainerOutcome
 from dlrl_core.trainer.workload_handle import WorkloadHandle
+from dlrl_core.workload.death_reason import death_reason
 from dlrl_core.workload.identity import WorkloadIdentity
 from dlrl_core.workload.process import ProcessSetup
 from dlrl_core.workload.workload_host import HostFacts, WorkloadLaunch
@@ -66,7 +67,7 @@ class JobManager:
             why = getattr(error, "summary", None) or str(error)
             return JobEnding(state=JobState.FAILED, why=why, cause=cause)
         except (RayActorError, RayTaskError) as error:
-            return JobEnding(state=JobState.FAILED, why=reason_of(error), cause=RemoteCause.of(error))
+            return JobEnding(state=JobState.FAILED, why=death_reason(error), cause=RemoteCause.of(error))
         except Exception as error:  # noqa: BLE001 - whatever we got wrong, the job must still be torn down
             why = f"the master failed: {type(error).__name__}: {error}"
             return JobEnding(state=JobState.FAILED, why=why, cause=RemoteCause.of(error))
@@ -125,7 +126,7 @@ class JobManager:
             seen = await self._first_gone(refs)
             role, _, rank = seen.rpartition("-")
             raise WorkloadDiedError(
-                f"workload '{seen}' died during '{doing}': {reason_of(error)}",
+                f"workload '{seen}' died during '{doing}': {death_reason(error)}",
                 role=role,
                 rank=int(rank),
                 method=doing,
@@ -193,21 +194,19 @@ class JobManager:
         try:
             await host.watch.remote()
         except RayActorError as error:
-            report = self.reports.get(name)
-            self._seen.put_nowait(
-                WorkloadGone(
-                    name=name,
-                    reason=reason_of(error),
-                    call=(report.call if report else None) or self._executor.call_of(name),
-                    step=self._step(),
-                )
+            gone = WorkloadGone(
+                name=name,
+                reason=death_reason(error),
+                call=await self._executor.current_call(name),
+                step=self._step(),
             )
+            self._seen.put_nowait(gone)
 
     async def _watch_trainer(self) -> None:
         try:
             self._seen.put_nowait(await self._executor.outcome())
         except RayActorError as error:
-            self._seen.put_nowait(TrainerGone(reason=reason_of(error), step=self._step()))
+            self._seen.put_nowait(TrainerGone(reason=death_reason(error), step=self._step()))
 
     def _step(self) -> int | None:
         return self._context.record.progress.step

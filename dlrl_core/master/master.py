@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -24,6 +25,7 @@ class Master:
         self._launch = launch
         self._ending: JobEnding | None = None
         self._ended = asyncio.Event()
+        self._waiting = 0
         self._stop_reason: str | None = None
         self._stop_asked = asyncio.Event()
         self._refusal: DlrlError | None = None
@@ -35,16 +37,18 @@ class Master:
         except DlrlError as error:
             self._refusal = error
         else:
-            runtime.current_actor.drive.remote()
+            # Ray runs this constructor on the actor's event loop. A call to ourselves would fail during a restart.
+            self._driving = asyncio.get_running_loop().create_task(self._drive())
 
     async def opened(self) -> None:
         """Answers when the Master is up; raises if it could not take up the job."""
         if self._refusal is not None:
             raise self._refusal
 
-    async def drive(self) -> None:
-        """The whole life of the job. Called by the Master itself, also after a restart."""
-        if self._context.record.state is not JobState.SUBMITTED:
+    async def _drive(self) -> None:
+        """The whole life of the job, or, for a Master that was restarted, the end of it."""
+        is_second = _was_restarted()
+        if is_second or self._context.record.state is not JobState.SUBMITTED:
             # Adopting what lives comes with failover; until then a second Master only cleans up.
             ending = JobEnding(state=JobState.FAILED, why="the master died and was restarted")
         else:
@@ -55,7 +59,7 @@ class Master:
             self._ending = ending
             self._ended.set()
         await asyncio.sleep(self._launch.limits.linger_s)
-        ray.get_runtime_context().current_actor.leave.remote()
+        await self.leave()
 
     async def _work_until_stopped(self) -> JobEnding:
         work = asyncio.ensure_future(self._manager.run())
@@ -72,10 +76,13 @@ class Master:
 
     async def ended(self, timeout_s: float) -> JobEnding | None:
         """How the job ended; None if it has not within the time."""
+        self._waiting += 1
         try:
             await asyncio.wait_for(self._ended.wait(), timeout_s)
         except TimeoutError:
             return None
+        finally:
+            self._waiting -= 1
         return self._ending
 
     async def status(self) -> JobView:
@@ -91,10 +98,13 @@ class Master:
         self._stop_asked.set()
 
     async def leave(self) -> None:
-        """Go, once the job has ended. Nothing of it is left then."""
-        if self._ended.is_set():
-            self._store.close()
-            ray.actor.exit_actor()
+        """Go, once the job has ended and all who wait for its end have heard of it. Nothing of it is left then."""
+        await self._ended.wait()
+        while self._waiting:
+            await asyncio.sleep(0.01)
+        self._store.close()
+        # Not exit_actor: it would wait for calls that are still being answered.
+        ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
 
     # ---- told by the trainer and the workloads
 
@@ -103,10 +113,19 @@ class Master:
             self._manager.heard(report)
 
     async def report(self, report: WorkloadReport) -> None:
-        self._manager.reports[report.name] = report
+        self._manager.reports[report.name] = replace(report, step=self._context.record.progress.step)
 
     async def ping(self) -> float:
         return time.time()
+
+
+def _was_restarted() -> bool:
+    """Whether Ray has started this actor before."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Ray's property uses another one that Ray has deprecated
+        return bool(ray.get_runtime_context().was_current_actor_reconstructed)
 
 
 def start_master(launch: MasterLaunch) -> Any:

@@ -39,13 +39,3 @@ def _said_nothing(missing: list[str], total: int, doing: str, timeout_s: float) 
         f"{len(missing)} of {total} processes did not answer '{doing}' within {timeout_s:g} s: {names}; "
         f"{len(nodes)} nodes of the cluster are alive; see their Ray logs for these actors"
     )
-
-
-def reason_of(error: BaseException) -> str:
-    """Why an actor is gone, in one line: Ray's own words without its tables."""
-    text = str(error).strip()
-    if "SIGKILL" in text or "exit code" in text or "killed" in text.lower():
-        for line in text.splitlines():
-            if any(word in line for word in ("SIGKILL", "exit code", "killed", "Killed", "OOM")):
-                return " ".join(line.split())
-    return " ".join(text.split())[:300]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dlrl_core.plugin.hookspecs import Policy, hookimpl
-from dlrl_core.spec import JobSpec
+
+if TYPE_CHECKING:
+    from dlrl_core.spec import JobSpec
 
 
 @hookimpl

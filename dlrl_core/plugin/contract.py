@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from dlrl_core.errors import FrameworkUnavailableError
 from dlrl_core.roles import RoleType
-from dlrl_core.spec import ClassRef
+from dlrl_core.spec.class_ref import ClassRef
 
 API_VERSION = 1
 """Number of this contract and its hooks; raised when a plugin written for the old one would misbehave."""

@@ -8,19 +8,21 @@ module is cheap to import and a hook only returns what is already there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pluggy
 
 from dlrl_core.plugin.contract import FrameworkAdapter
-from dlrl_core.spec import JobSpec
+
+if TYPE_CHECKING:
+    from dlrl_core.spec import JobSpec
 
 PROJECT = "dlrl"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
-Policy: TypeAlias = Callable[[JobSpec], JobSpec]
+Policy: TypeAlias = "Callable[[JobSpec], JobSpec]"
 StoreOpener: TypeAlias = Callable[[str], Any]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import ray
 from ray.util.placement_group import placement_group_table
 
@@ -12,10 +14,19 @@ from dlrl_core.scheduler.names import job_of_namespace, job_of_reservation
 def view_cluster() -> ClusterView:
     """All living nodes with what is free on them now, ordered by id."""
     free = ray._private.state.available_resources_per_node()
+    return _view({node["NodeID"]: dict(free.get(node["NodeID"], {})) for node in ray.nodes()})
+
+
+def view_capacity() -> ClusterView:
+    """All living nodes as if no job held anything of them."""
+    return _view({node["NodeID"]: dict(node["Resources"]) for node in ray.nodes()})
+
+
+def _view(resources: Mapping[str, Mapping[str, float]]) -> ClusterView:
     nodes = [
-        NodeView(node_id=node["NodeID"], address=node["NodeManagerAddress"], free=dict(free[node["NodeID"]]))
+        NodeView(node_id=node["NodeID"], address=node["NodeManagerAddress"], free=resources[node["NodeID"]])
         for node in ray.nodes()
-        if node["Alive"] and node["NodeID"] in free
+        if node["Alive"] and resources.get(node["NodeID"])
     ]
     return ClusterView(nodes=tuple(sorted(nodes, key=lambda node: node.node_id)))
 

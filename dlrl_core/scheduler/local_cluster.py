@@ -19,14 +19,14 @@ from dlrl_core.errors import ClusterError
 from dlrl_core.plan import ClusterView
 
 _START_TIMEOUT_S = 120.0
+_LONGEST_TEMP_DIR = 24
 
 
 class LocalCluster:
     """A keeper process and the raylets below it."""
 
     def __init__(self) -> None:
-        # Short on purpose: Ray puts sockets in it, and their paths are limited to 107 bytes.
-        self.folder = Path(tempfile.mkdtemp(prefix="dlrl-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="dlrl-", dir=_short_temp_dir()))
         (self.folder / "ray").mkdir()
         self._log = (self.folder / "keeper.log").open("wb")
         self._keeper = subprocess.Popen(
@@ -83,6 +83,12 @@ class LocalCluster:
             self._keeper.stdout.close()
         self._log.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _short_temp_dir() -> str:
+    """Ray puts sockets below it, and a socket's path has at most 107 bytes."""
+    usual = tempfile.gettempdir()
+    return usual if len(usual) <= _LONGEST_TEMP_DIR else "/tmp"
 
 
 def _keeper_env() -> dict[str, str]:

@@ -1,7 +1,30 @@
 """What the user asked: frozen values, and every check that is possible before a cluster exists."""
 
-from dlrl_core.spec.config_value import ConfigValue
-from dlrl_core.spec.job_spec import SCHEMA, ClassRef, JobSpec, RoleSpec
-from dlrl_core.spec.rules import check_name, problems_of
+from __future__ import annotations
 
-__all__ = ["SCHEMA", "ClassRef", "ConfigValue", "JobSpec", "RoleSpec", "check_name", "problems_of"]
+from typing import TYPE_CHECKING
+
+from dlrl_core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from dlrl_core.spec.class_ref import ClassRef as ClassRef
+    from dlrl_core.spec.config_value import ConfigValue as ConfigValue
+    from dlrl_core.spec.job_spec import JobSpec as JobSpec
+    from dlrl_core.spec.job_spec import RoleSpec as RoleSpec
+    from dlrl_core.spec.rules import check_name as check_name
+    from dlrl_core.spec.rules import problems_of as problems_of
+
+__all__ = ["ClassRef", "ConfigValue", "JobSpec", "RoleSpec", "check_name", "problems_of"]
+
+# A workload's process needs the first two alone, and not pydantic.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "ClassRef": "dlrl_core.spec.class_ref",
+        "ConfigValue": "dlrl_core.spec.config_value",
+        "JobSpec": "dlrl_core.spec.job_spec",
+        "RoleSpec": "dlrl_core.spec.job_spec",
+        "check_name": "dlrl_core.spec.rules",
+        "problems_of": "dlrl_core.spec.rules",
+    },
+)

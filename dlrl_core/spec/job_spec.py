@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
 
 from dlrl_core.errors import SchemaError, SpecError
 from dlrl_core.roles import RoleType
+from dlrl_core.spec.class_ref import ClassRef
 from dlrl_core.spec.config_value import ConfigValue
 
 SCHEMA = 1
@@ -16,17 +18,7 @@ SCHEMA = 1
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, populate_by_name=True)
-
-
-class ClassRef(_Frozen):
-    """A class by module and name, imported only where it runs."""
-
-    module: str
-    class_name: str = Field(alias="class")
-
-    def __str__(self) -> str:
-        return f"{self.module}.{self.class_name}"
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
 
 class RoleSpec(_Frozen):
@@ -75,19 +67,22 @@ class JobSpec(_Frozen):
         return next((group for group in self.collocations if role in group), ())
 
     def to_json(self) -> str:
-        return self.model_dump_json(by_alias=True)
+        return self.model_dump_json()
 
     @classmethod
     def from_json(cls, text: str) -> JobSpec:
         try:
-            spec = cls.model_validate_json(text)
+            plain = json.loads(text)
+        except ValueError as error:
+            raise SpecError([f"the job spec is not valid JSON: {error}"]) from error
+        # Before anything else: what a newer dlrl wrote may have fields that would look like mistakes here.
+        schema = plain.get("spec_schema", SCHEMA) if isinstance(plain, dict) else SCHEMA
+        if isinstance(schema, int) and schema > SCHEMA:
+            raise SchemaError(f"job spec has schema {schema}, this dlrl reads up to {SCHEMA}; use a newer dlrl")
+        try:
+            return cls.model_validate(plain)
         except ValidationError as error:
             raise SpecError(validation_problems(error)) from error
-        if spec.spec_schema > SCHEMA:
-            raise SchemaError(
-                f"job spec has schema {spec.spec_schema}, this dlrl reads up to {SCHEMA}; use a newer dlrl"
-            )
-        return spec
 
 
 def validation_problems(error: ValidationError) -> list[str]:

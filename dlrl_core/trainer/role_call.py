@@ -9,6 +9,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
 from dlrl_core.errors import CallTimeoutError, DlrlError, WorkloadDiedError
+from dlrl_core.workload.death_reason import death_reason
 
 
 class RoleCall:
@@ -68,9 +69,8 @@ class RoleCall:
         if isinstance(error, RayTaskError) and isinstance(error.cause, DlrlError):
             return error.cause
         rank = self._failed_rank()
-        reason = " ".join(str(error).split())
         return WorkloadDiedError(
-            f"workload '{self.role}-{rank}' died during '{self.method}': {reason}",
+            f"workload '{self.role}-{rank}' died during '{self.method}': {death_reason(error)}",
             role=self.role,
             rank=rank,
             method=self.method,

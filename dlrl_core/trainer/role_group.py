@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from dlrl_core.trainer.call_log import CallLog
 from dlrl_core.trainer.role_call import RoleCall
 from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_core.workload.invocation import InvocationOptions, MethodInfo, Target
-from dlrl_core.workload.shards import ShardPart, Whole, parts_for, split_value
+from dlrl_core.workload.shards import ShardPart, Whole, join_pieces, parts_for, split_value
 
 _SENT_ONCE_BYTES = 100 * 1024
 """Arrays larger than what Ray sends inside a call go to the object store once, not once for each target."""
@@ -78,7 +79,7 @@ class RoleMethod:
         options = info.options
         targets = workloads[:1] if options.target is Target.RANK0 else workloads
         self._ranks = tuple(workload.rank for workload in targets)
-        self._starts: list[Callable[..., Any]] = [_start_of(workload, info) for workload in targets]
+        self._starts: list[Callable[..., Any]] = [_start_of(workload, name, info) for workload in targets]
         self._options = options
         self._role_name = role.value
         self._full_name = f"{role.value}.{name}"
@@ -110,14 +111,13 @@ class RoleMethod:
         return result
 
     def _start(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        name, starts = self._name, self._starts
+        starts = self._starts
         if not args and not kwargs:
-            return [start(name) for start in starts]
+            return [start() for start in starts]
         spread = [self._spread(arg) for arg in args]
         spread_kwargs = {key: self._spread(arg) for key, arg in kwargs.items()}
         return [
             start(
-                name,
                 *[piece[rank] for piece in spread],
                 **{key: piece[rank] for key, piece in spread_kwargs.items()},
             )
@@ -129,6 +129,8 @@ class RoleMethod:
         targets = len(self._starts)
         if isinstance(arg, RoleCall):
             return self._spread_call(arg, targets)
+        if isinstance(arg, Whole) and isinstance(arg.value, RoleCall):
+            return [self._all_results(arg.value)] * targets
         pieces = split_value(arg, targets) if self._options.auto_shard and targets > 1 else None
         if pieces is not None:
             return pieces
@@ -139,20 +141,30 @@ class RoleMethod:
 
     def _spread_call(self, call: RoleCall, targets: int) -> Sequence[Any]:
         """Results of an earlier call, by reference where they line up with the targets."""
-        self._call_log.graph.saw(RoleType(call.role), self._role, EdgeKind.DATA)
         if call.post_func is not None:
             return self._spread(call.get())
         if not self._options.auto_shard:
-            return [ShardPart(tuple(call.refs), is_list=True)] * targets
+            return [self._all_results(call)] * targets
+        self._call_log.graph.saw(RoleType(call.role), self._role, EdgeKind.DATA)
         if len(call.refs) == targets:
             return call.refs
         parts = parts_for(call.refs, targets)
-        return parts if parts is not None else self._spread([item for piece in call.get() for item in piece])
+        return parts if parts is not None else self._spread(join_pieces(call.get()))
+
+    def _all_results(self, call: RoleCall) -> Any:
+        """Everything an earlier call returned, for one target."""
+        self._call_log.graph.saw(RoleType(call.role), self._role, EdgeKind.DATA)
+        return call.get() if call.post_func is not None else ShardPart(tuple(call.refs), is_list=True)
 
 
-def _start_of(workload: WorkloadHandle, info: MethodInfo) -> Callable[..., Any]:
+def _start_of(workload: WorkloadHandle, name: str, info: MethodInfo) -> Callable[..., Any]:
+    """What starts this method on this workload, given its arguments."""
     actor = workload.ray_actor
-    start: Callable[..., Any] = (actor.invoke_coroutine if info.is_coroutine else actor.invoke).remote
+    if info.is_coroutine:
+        return functools.partial(actor.invoke_coroutine.remote, name)
+    if info.slot is None:
+        return functools.partial(actor.invoke.remote, name)
+    start: Callable[..., Any] = getattr(actor, f"slot_{info.slot}").remote
     return start
 
 

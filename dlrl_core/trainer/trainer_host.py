@@ -6,7 +6,7 @@ import os
 import pickle
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
@@ -17,7 +17,7 @@ from dlrl_core.roles import RoleType
 from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.trainer.base_trainer import BaseTrainer
 from dlrl_core.trainer.call_log import CallLog
-from dlrl_core.trainer.progress import Progress
+from dlrl_core.trainer.progress import Progress, ProgressReport
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_core.workload.class_loader import load_class
@@ -48,6 +48,8 @@ class TrainerOutcome:
     why: str | None = None
     cause: RemoteCause | None = None
     failed_workload: str | None = None
+    progress: ProgressReport | None = None
+    """Where the trainer was at its end; reports on their way may come too late to tell."""
 
 
 class TrainerHost:
@@ -69,7 +71,8 @@ class TrainerHost:
     def load(self) -> None:
         """Import the trainer's class, while the workloads are still starting."""
         try:
-            self._launch.setup.apply(None)
+            self._launch.setup.set_environment()
+            self._launch.setup.prepare_framework(None)
             self._trainer_class()
         except Exception as error:  # noqa: BLE001 - user code; the Master gets the first cause
             raise TrainerError(
@@ -98,7 +101,12 @@ class TrainerHost:
         """Wait for the end. A death is noticed because this call then fails."""
         self._ended.wait()
         assert self._outcome is not None
-        return self._outcome
+        return replace(self._outcome, progress=self._progress.report())
+
+    @ray.method(concurrency_group="control")
+    def current_call(self) -> str | None:
+        """The call that the trainer waits for now, as 'role.method'; one that failed counts until the next."""
+        return self._call_log.current
 
     @ray.method(concurrency_group="control")
     def stacks(self) -> str:
@@ -127,13 +135,12 @@ class TrainerHost:
         return trainer
 
     def _push_progress(self, master: Any) -> None:
-        """Tell the Master of every change, at most five times a second, and last of all how it ended."""
+        """Tell the Master of every change, at most five times a second; the end comes with the outcome."""
         seen = -1
         while not self._ended.wait(_PUSH_PERIOD_S):
             if self._progress.changes != seen:
                 seen = self._progress.changes
                 master.trainer_progress.remote(self._progress.report())
-        master.trainer_progress.remote(self._progress.report())
 
 
 class _LazyClasses(Mapping[RoleType, type]):

@@ -6,7 +6,7 @@ import difflib
 import enum
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from dlrl_core.errors import SpecError
@@ -108,10 +108,25 @@ class MethodInfo:
 
     options: InvocationOptions
     is_coroutine: bool = False
+    slot: int | None = None
+    """Number of the host's own method that runs this one without being told its name: an argument saved."""
+
+
+SLOTS = 32
+"""How many methods of a class have a slot; the rest is called by name."""
 
 
 def methods_of(cls: type) -> dict[str, MethodInfo]:
-    """Every public method of a workload's class, inherited ones included."""
+    """Every public method of a workload's class, inherited ones included; decorated ones get the first slots."""
+    found = _public_methods(cls)
+    is_plain = {name: info.options == InvocationOptions() for name, info in found.items()}
+    by_need = sorted((name for name in found if not found[name].is_coroutine), key=lambda name: (is_plain[name], name))
+    for slot, name in enumerate(by_need[:SLOTS]):
+        found[name] = replace(found[name], slot=slot)
+    return found
+
+
+def _public_methods(cls: type) -> dict[str, MethodInfo]:
     found = {}
     for name in dir(cls):
         if name.startswith("_"):

@@ -43,17 +43,24 @@ class ProcessSetup:
         """The part of `env` that must be there when the process starts; Ray shows it in its state."""
         return {key: value for key, value in self.env.items() if key.startswith(AT_PROCESS_START)}
 
-    def apply(self, role: RoleType | None) -> None:
-        """Make this process ready. Called once, before any class of the user or the framework is imported."""
+    def set_environment(self) -> None:
+        """First of all: variables and import path."""
         os.environ.update(self.env)
         sys.path.extend(path for path in self.python_path if path not in sys.path)
         if self.plugins is not None:
             os.environ["DLRL_PLUGINS"] = self.plugins
+
+    def prepare_framework(self, role: RoleType | None) -> None:
+        """Then the framework's adapter, before any class of the user or the framework is imported.
+
+        Plugins load here as they do in the driver; a job without a framework has none to wait for. Role None is
+        the trainer.
+        """
+        if self.framework is None:
+            return
         from dlrl_core.plugin import plugin_host
 
-        host = plugin_host()
-        if self.framework is not None:
-            host.framework(self.framework).prepare_process(role)
+        plugin_host().framework(self.framework).prepare_process(role)
 
 
 def free_port() -> int:

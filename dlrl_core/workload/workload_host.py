@@ -24,7 +24,7 @@ from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.workload.base_workload import BaseWorkload
 from dlrl_core.workload.class_loader import load_class
 from dlrl_core.workload.identity import WorkloadIdentity, become
-from dlrl_core.workload.invocation import methods_of
+from dlrl_core.workload.invocation import SLOTS, methods_of
 from dlrl_core.workload.process import ProcessSetup, end_children, free_port, thread_stacks
 from dlrl_core.workload.shards import ShardPart
 
@@ -65,6 +65,8 @@ class WorkloadHost:
         self._master: Any = None
         self._state = WorkloadState.STARTING
         self._call: tuple[str, float] | None = None
+        self._coroutines: dict[object, tuple[str, float]] = {}
+        self._slots: dict[int, str] = {}
         self._calls_done = 0
         self._calling_thread: int | None = None
         self._ended = threading.Event()
@@ -91,8 +93,9 @@ class WorkloadHost:
         self._master = master
         self._identity = self._identity.met_at(address, port)
         try:
-            become(self._identity)
-            self._launch.setup.apply(RoleType(self._identity.role))
+            self._launch.setup.set_environment()
+            become(self._identity)  # after the user's variables: who we are is not theirs to say
+            self._launch.setup.prepare_framework(RoleType(self._identity.role))
             cls = load_class(self._launch.cls)
             if not issubclass(cls, BaseWorkload):
                 raise TypeError(f"'{self._launch.cls}' does not extend dlrl_core.BaseWorkload")
@@ -105,9 +108,11 @@ class WorkloadHost:
                 rank=self._identity.rank,
                 cause=RemoteCause.of(error),
             ) from None
+        methods = methods_of(cls)
+        self._slots = {info.slot: name for name, info in methods.items() if info.slot is not None}
         self._state = WorkloadState.READY
         threading.Thread(target=self._push_reports, name="dlrl-reports", daemon=True).start()
-        return cloudpickle.dumps(methods_of(cls)) if self._identity.rank == 0 else None
+        return cloudpickle.dumps(methods) if self._identity.rank == 0 else None
 
     # ---- the trainer's calls
 
@@ -116,7 +121,10 @@ class WorkloadHost:
         self._call = (method, time.time())
         self._calling_thread = threading.get_ident()
         try:
-            return self._bound(method)(*_resolved(args), **_resolved_kwargs(kwargs))
+            result = self._bound(method)(*_resolved(args), **_resolved_kwargs(kwargs))
+            if asyncio.iscoroutine(result):  # called through a handle, which does not know the method
+                result = asyncio.run_coroutine_threadsafe(result, self._event_loop()).result()
+            return result
         except Exception as error:  # noqa: BLE001 - all of it is the user's, and goes to the trainer
             raise self._call_error(method, error) from None
         finally:
@@ -127,12 +135,14 @@ class WorkloadHost:
     @ray.method(concurrency_group="coroutines")
     def invoke_coroutine(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Run one `async def` method on this process's event loop, beside the others."""
-        coroutine = self._bound(method)(*_resolved(args), **_resolved_kwargs(kwargs))
+        self._coroutines[call := object()] = (method, time.time())
         try:
+            coroutine = self._bound(method)(*_resolved(args), **_resolved_kwargs(kwargs))
             return asyncio.run_coroutine_threadsafe(coroutine, self._event_loop()).result()
         except Exception as error:  # noqa: BLE001 - all of it is the user's, and goes to the trainer
             raise self._call_error(method, error) from None
         finally:
+            del self._coroutines[call]
             self._calls_done += 1
 
     def _bound(self, method: str) -> Any:
@@ -193,7 +203,7 @@ class WorkloadHost:
     def _report(self) -> WorkloadReport:
         import psutil
 
-        call = self._call
+        call = self._call or next(iter(list(self._coroutines.values())), None)
         return WorkloadReport(
             name=self._identity.name,
             role=self._identity.role,
@@ -230,3 +240,15 @@ def _resolved(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _resolved_kwargs(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {key: arg.resolve(ray.get) if isinstance(arg, ShardPart) else arg for key, arg in kwargs.items()}
+
+
+def _slot_method(slot: int) -> Any:
+    def run(self: WorkloadHost, *args: Any, **kwargs: Any) -> Any:
+        return self.invoke(self._slots[slot], *args, **kwargs)
+
+    return run
+
+
+# A name sent as an argument costs a fifth of an empty call. These methods know theirs from the class they host.
+for _slot in range(SLOTS):
+    setattr(WorkloadHost, f"slot_{_slot}", _slot_method(_slot))

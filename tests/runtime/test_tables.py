@@ -315,4 +315,6 @@ def test_get_workload_resource_gives_what_each_workload_holds(seen):
 
 
 def test_an_unknown_role_group_says_which_there_are(seen):
-    assert str(seen["errors"]["unknown_group"]).startswith("there is no role group 'RG_REWARDS'; this job has: RG_ACTOR")
+    assert str(seen["errors"]["unknown_group"]).startswith(
+        "there is no role group 'RG_REWARDS'; this job has: RG_ACTOR"
+    )

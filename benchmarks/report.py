@@ -1,0 +1,46 @@
+"""What every benchmark prints: a small table, and as its last line one JSON object of its ratios."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """One claim: ours against theirs, sampled in turns, and the most the ratio may be."""
+
+    name: str
+    ours_s: Sequence[float]
+    theirs_s: Sequence[float]
+    bar: float
+
+    @property
+    def ratio(self) -> float:
+        """Of the medians of neighbouring samples: noise that hits both sides of a pair falls out."""
+        return statistics.median(ours / theirs for ours, theirs in zip(self.ours_s, self.theirs_s, strict=True))
+
+    @property
+    def is_met(self) -> bool:
+        return self.ratio <= self.bar
+
+
+def report(comparisons: Sequence[Comparison], *, ours: str, theirs: str) -> None:
+    """Print all of it and exit with 1 if a bar is missed."""
+    width = max(len(comparison.name) for comparison in comparisons)
+    print(f"{'':{width}}  {ours:>12}  {theirs:>12}  {'ratio':>6}  {'bar':>5}")
+    for one in comparisons:
+        medians = [_time(statistics.median(side)) for side in (one.ours_s, one.theirs_s)]
+        print(
+            f"{one.name:{width}}  {medians[0]:>12}  {medians[1]:>12}"
+            f"  {one.ratio:6.3f}  {one.bar:5.2f}{'' if one.is_met else '  missed'}"
+        )
+    print(json.dumps({one.name: round(one.ratio, 4) for one in comparisons}))
+    sys.exit(0 if all(one.is_met for one in comparisons) else 1)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.3f} ms"

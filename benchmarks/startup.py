@@ -1,0 +1,122 @@
+"""How long from submit until `fit` starts, over creating the same actors by hand in plain Ray.
+
+    python -m benchmarks.startup
+
+Three roles of two workloads and a trainer, on one cluster, in turns. By hand means: the same seven processes
+with the same config, created by a driver that knows everything beforehand. What dlrl adds is the Master's
+process, the reservation, the rendezvous and the record.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from typing import Any
+
+import ray
+from omegaconf import DictConfig, OmegaConf
+
+from benchmarks.report import Comparison, report
+from dlrl_core import RLJob, RLJobBuilder
+from dlrl_core.plan import ClusterView
+from dlrl_core.scheduler.local_cluster import LocalCluster
+
+MODULE = "benchmarks.bench_roles"
+ROUNDS = 7
+BAR = 1.3
+CONFIG = {"lr": 0.1, "model": {"name": "tiny", "layers": [1, 2, 3]}}
+
+
+class PlainWorkload:
+    """A role's process as one would write it for plain Ray."""
+
+    def __init__(self, config: DictConfig, rank: int) -> None:
+        self.config = config
+        self.rank = rank
+
+    def ready(self) -> float:
+        return float(self.config.lr)
+
+
+class PlainTrainer:
+    """A trainer's process as one would write it for plain Ray."""
+
+    def __init__(self, config: DictConfig) -> None:
+        self.config = config
+
+    def fit(self, workloads: list[Any]) -> float:
+        ray.get([workload.ready.remote() for workload in workloads])
+        return time.time()
+
+
+def by_hand() -> float:
+    began = time.time()
+    config = OmegaConf.create(CONFIG)
+    workload: Any = ray.remote(PlainWorkload)
+    trainer: Any = ray.remote(PlainTrainer)
+    workloads = [
+        workload.options(name=f"{role}-{rank}", num_cpus=1, num_gpus=1).remote(config, rank)
+        for role in ("actor", "rollout", "reference")
+        for rank in range(2)
+    ]
+    actor = trainer.options(name="trainer", num_cpus=0).remote(config)
+    seconds = float(ray.get(actor.fit.remote(workloads))) - began
+    for handle in (*workloads, actor):
+        ray.kill(handle)
+    return seconds
+
+
+def with_dlrl(job: RLJob) -> float:
+    began = time.time()
+    return float(job.submit("startup").value) - began
+
+
+def build() -> RLJob:
+    return (
+        RLJobBuilder()
+        .device_per_node(6)
+        .config(CONFIG)
+        .trainer(MODULE, "StartupTrainer")
+        .actor(MODULE, "Idle").total(2)
+        .rollout(MODULE, "Idle").total(2)
+        .reference(MODULE, "Idle").total(2)
+        .build()
+    )  # fmt: skip
+
+
+def settle() -> None:
+    """Wait until the devices are free again and the machine has nothing left to do of the last round."""
+    deadline = time.monotonic() + 30
+    while ray.available_resources().get("GPU", 0) < 6 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1.0)
+
+
+def main() -> None:
+    cluster = LocalCluster()
+    try:
+        address = cluster.add_nodes(ClusterView.described(node_num=1, resources={"CPU": 16, "GPU": 6}))
+        ray.init(address=address, log_to_driver=False, configure_logging=False)
+        job = build()
+        ours: list[float] = []
+        theirs: list[float] = []
+        for number in range(-1, ROUNDS):
+            sides = [(lambda: with_dlrl(job), ours), (by_hand, theirs)]
+            for side, samples in sides if number % 2 else reversed(sides):
+                settle()
+                seconds = side()
+                if number >= 0:
+                    samples.append(seconds)
+                    print(f"round {number}: {seconds:.2f} s", file=sys.stderr)
+        ray.shutdown()
+    finally:
+        cluster.stop()
+    report([Comparison(name="submit_to_fit", ours_s=ours, theirs_s=theirs, bar=BAR)], ours="dlrl", theirs="plain Ray")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["DLRL_HOME"] = home
+        main()

@@ -1,0 +1,208 @@
+"""The `dlrl` command: one thin function for each subcommand.
+
+Nothing heavy is imported at the top of this module or of those it imports: `dlrl --help` must come at once.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dlrl_core import __version__
+from dlrl_core.cli import exit_codes
+from dlrl_core.cli.error_report import errors_shown
+
+EXIT_CODES = "\n".join(f"{code.value:>3}  {meaning}" for code, meaning in exit_codes.MEANINGS.items())
+
+app = typer.Typer(
+    name="dlrl",
+    help="Run reinforcement learning jobs on Ray, see how they go, and find out why they don't.",
+    epilog=f"[bold]Exit codes[/bold]\n\n\b\n{EXIT_CODES}",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    # Our errors are sentences; a traceback is for bugs, and must not show local values, which may be secrets.
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="JOB.yaml | -- WORDS...",
+        help="A job file; or, with --framework, that framework's own words, unchanged.",
+        show_default=False,
+    ),
+]
+Framework = Annotated[str | None, typer.Option(help="Read the words as this framework does; see: dlrl frameworks.")]
+Override = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change one value of the config, as in model.lr=0.1. Repeatable."),
+]
+Address = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="The Ray cluster to use; else RAY_ADDRESS counts.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON object to stdout.")]
+
+
+def _version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"dlrl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options of the whole command; the help text is that of the app."""
+
+
+@app.command()
+def run(
+    words: Words = None,
+    framework: Framework = None,
+    name: Annotated[str | None, typer.Option(help="The job's name; by default that of its file.")] = None,
+    address: Address = None,
+    overrides: Override = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Submit to a cluster and return at once.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a job and wait for its end.
+
+    Without a cluster address, a local Ray shaped like the job is started for
+    it and stopped after it. Progress and what the job prints go to stderr, the
+    result to stdout. Ctrl-C stops the job; a second one leaves it as it is.
+
+    \b
+    Examples:
+      dlrl run examples/quickstart/quickstart.yaml --set steps=20
+      dlrl run --framework verl -- python -m verl.trainer.main_ppo data.seed=1
+    """
+    with errors_shown(as_json):
+        from dlrl_core.cli.job_input import JobInput
+        from dlrl_core.cli.run_job import run_job, submit_job
+
+        given = JobInput(words=words or [], framework=framework, overrides=overrides or [])
+        if detach:
+            submit_job(given, name=name, address=address, as_json=as_json)
+        else:
+            run_job(given, name=name, address=address, is_quiet=quiet, as_json=as_json)
+
+
+@app.command()
+def plan(
+    words: Words = None,
+    framework: Framework = None,
+    address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Plan on this Ray cluster, as free as it is now.")
+    ] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="Plan on a cluster of so many nodes...")] = None,
+    devices: Annotated[int | None, typer.Option(min=0, help="...with so many devices each...")] = None,
+    cpus: Annotated[int | None, typer.Option(min=0, help="...and so many CPUs; enough if not said.")] = None,
+    overrides: Override = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show who would sit where, before anything starts.
+
+    Without a cluster, the smallest one that the job fits. RAY_ADDRESS does not
+    count here: unless --address is said, neither Ray nor a class of the job is
+    imported.
+
+    \b
+    Examples:
+      dlrl plan examples/quickstart/quickstart.yaml
+      dlrl plan examples/quickstart/quickstart.yaml --nodes 2 --devices 8
+    """
+    with errors_shown(as_json):
+        from dlrl_core.cli.job_input import JobInput
+        from dlrl_core.cli.plan_job import ClusterChoice, plan_job
+
+        given = JobInput(words=words or [], framework=framework, overrides=overrides or [])
+        cluster = ClusterChoice(address=address, nodes=nodes, devices=devices, cpus=cpus)
+        plan_job(given, cluster, as_json=as_json)
+
+
+@app.command()
+def status(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One job, in detail.", show_default=False)
+    ] = None,
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show all jobs, or one with its workloads and its last events.
+
+    If a cluster is named, its masters are asked; else the records in the store count.
+
+    \b
+    Examples:
+      dlrl status
+      dlrl status quickstart --address 10.0.0.7:6379
+    """
+    with errors_shown(as_json):
+        from dlrl_core.cli.show_status import show_job, show_jobs
+
+        if name is None:
+            show_jobs(address, as_json=as_json)
+        else:
+            show_job(name, address, as_json=as_json)
+
+
+@app.command()
+def stop(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The job to stop.")],
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Stop a job and wait until nothing of it is left.
+
+    \b
+    Example:
+      dlrl stop quickstart --address 10.0.0.7:6379
+    """
+    with errors_shown(as_json):
+        from dlrl_core.cli.stop_job import stop_job
+
+        stop_job(name, address, as_json=as_json)
+
+
+@app.command()
+def frameworks(as_json: AsJson = False) -> None:
+    """List the installed plugins and the frameworks they bring.
+
+    \b
+    Example:
+      dlrl frameworks --json
+    """
+    with errors_shown(as_json):
+        from dlrl_core.cli.framework_list import show_frameworks
+
+        show_frameworks(as_json=as_json)
+
+
+@app.command()
+def doctor(
+    address: Address = None,
+    clean: Annotated[bool, typer.Option("--clean", help="Remove the folders of local Rays that were killed.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check this machine, and the cluster if one is named, and say what to do.
+
+    \b
+    Examples:
+      dlrl doctor
+      dlrl doctor --clean
+    """
+    with errors_shown(as_json):
+        from dlrl_core.cli.show_doctor import show_doctor
+
+        raise typer.Exit(show_doctor(address, clean=clean, as_json=as_json))
+
+
+def main() -> None:
+    """The entry point."""
+    app(prog_name="dlrl")

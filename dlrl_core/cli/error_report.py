@@ -1,0 +1,74 @@
+"""Errors as the command shows them: what happened, never a traceback of ours."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, Any
+
+import typer
+
+from dlrl_core.cli.exit_codes import exit_code_of
+from dlrl_core.errors import DlrlError, RemoteCause, SpecError
+
+
+@contextmanager
+def errors_shown(as_json: bool) -> Iterator[None]:
+    """Every error a user can meet in the block ends the command with a message and its exit code."""
+    try:
+        yield
+    except (DlrlError, KeyboardInterrupt) as error:
+        fail(error, as_json=as_json)
+
+
+def fail(
+    error: BaseException, *, as_json: bool, also: Mapping[str, Any] | None = None, stdout: IO[str] | None = None
+) -> None:
+    """Show the error, with what else is known as JSON, and end the command."""
+    if as_json:
+        from dlrl_core.cli.output import print_json
+
+        print_json({**(also or {}), "error": described(error)}, stdout)
+    else:
+        _print(error)
+    raise typer.Exit(exit_code_of(error)) from None
+
+
+def described(error: BaseException) -> dict[str, Any]:
+    """The error as plain values for --json."""
+    cause = _cause(error)
+    return {
+        "type": type(error).__name__,
+        "message": headline(error),
+        "exit_code": int(exit_code_of(error)),
+        "job": getattr(error, "job", None),
+        "problems": list(error.problems) if isinstance(error, SpecError) else [],
+        "cause": cause and {"type": cause.type_name, "message": cause.message, "traceback": cause.traceback},
+    }
+
+
+def headline(error: BaseException) -> str:
+    """The error without the traceback it may carry."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    cause = _cause(error)
+    text = str(error)
+    return text.removesuffix(cause.traceback).rstrip() if cause else text
+
+
+def _cause(error: BaseException) -> RemoteCause | None:
+    cause = getattr(error, "cause", None)
+    return cause if isinstance(cause, RemoteCause) else None
+
+
+def _print(error: BaseException) -> None:
+    from rich.text import Text
+
+    from dlrl_core.cli.output import console
+    from dlrl_core.context import redact
+
+    stderr = console(sys.stderr)
+    stderr.print(Text.assemble(("error: ", "bold red"), redact(headline(error))), soft_wrap=True)
+    if cause := _cause(error):
+        stderr.print(Text(f"\n{redact(cause.traceback).rstrip()}", style="dim"), soft_wrap=True)

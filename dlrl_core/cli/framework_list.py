@@ -1,0 +1,110 @@
+"""`dlrl frameworks`: the plugins that are installed, and the frameworks they bring."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Any
+
+from dlrl_core.cli.output import console, print_json
+from dlrl_core.errors import FrameworkUnavailableError
+
+if TYPE_CHECKING:
+    from dlrl_core.plugin import FrameworkAdapter, PluginHost, PluginRecord
+
+
+def show_frameworks(*, as_json: bool) -> None:
+    """All plugins with what became of them; every problem is said loudly on stderr."""
+    host = quiet_host()
+    rows = [_plugin(record, host) for record in host.records]
+    if as_json:
+        print_json({"plugins": rows, "problems": host.problems()})
+        return
+    _print(rows)
+    _print_problems(host.problems())
+
+
+def quiet_host() -> PluginHost:
+    """The plugins of this process, without their problems in the log: who calls this shows them."""
+    from dlrl_core.plugin import plugin_host
+
+    log = logging.getLogger("dlrl.plugin")
+    was_disabled, log.disabled = log.disabled, True
+    try:
+        return plugin_host()
+    finally:
+        log.disabled = was_disabled
+
+
+def framework_row(adapter: FrameworkAdapter) -> dict[str, Any]:
+    """One framework: what is installed of it, and what its adapter supports."""
+    try:
+        adapter.check_available()
+        problem = None
+    except FrameworkUnavailableError as error:
+        problem = str(error)
+    return {
+        "name": adapter.name,
+        "description": adapter.description,
+        "distribution": adapter.distribution,
+        "installed": adapter.installed_version(),
+        "supported": adapter.versions,
+        "is_available": problem is None,
+        "problem": problem,
+    }
+
+
+def _plugin(record: PluginRecord, host: PluginHost) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "distribution": record.distribution,
+        "version": record.version,
+        "target": record.target,
+        "status": record.status.value,
+        "error": record.error,
+        "frameworks": [framework_row(one) for one in host.frameworks().values() if _brings(record, one)],
+    }
+
+
+def _brings(record: PluginRecord, adapter: FrameworkAdapter) -> bool:
+    """An adapter's class lives in the package that the plugin's entry point names."""
+    package = record.target.partition(":")[0].partition(".")[0]
+    return type(adapter).__module__.partition(".")[0] == package
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    from rich.text import Text
+
+    from dlrl_core.cli.tables import list_table, state_style
+
+    table = list_table("plugin", "distribution", "version", "status", "framework", "installed", "supported")
+    for row in rows:
+        for framework in row["frameworks"] or [None]:
+            table.add_row(
+                Text(row["name"]),
+                row["distribution"] or "",
+                row["version"] or "",
+                Text(row["status"], style=state_style(row["status"])),
+                *_cells(framework),
+            )
+    console().print(table)
+
+
+def _cells(framework: dict[str, Any] | None) -> tuple[Any, ...]:
+    from rich.text import Text
+
+    if framework is None:
+        return "", "", ""
+    if framework["distribution"] is None:
+        return framework["name"], Text("with the plugin", style="green"), ""
+    installed = framework["installed"]
+    style = "green" if framework["is_available"] else "yellow" if installed is None else "bold red"
+    return framework["name"], Text(installed or "not installed", style=style), framework["supported"]
+
+
+def _print_problems(problems: list[str]) -> None:
+    from rich.text import Text
+
+    stderr = console(sys.stderr)
+    for problem in problems:
+        stderr.print(Text.assemble(("problem: ", "bold red"), problem), soft_wrap=True)

@@ -1,0 +1,24 @@
+"""Why a process is gone, in a few words: what Ray says of it runs over half a page."""
+
+from __future__ import annotations
+
+_SEEN = (
+    # Ray's words, in the order in which they are looked for, and ours
+    ("low on memory", "its node ran low on memory and Ray killed it"),
+    ("killed by `ray.kill`", "it was killed by ray.kill"),
+    ("The node died", "its node died"),
+    ("node was terminated", "its node was terminated"),
+    ("its node has died", "its node died"),
+    ("connection error code 2", "its process ended without a word (SIGKILL, out of memory, or a crash)"),
+    ("SYSTEM_ERROR", "its process ended without a word (SIGKILL, out of memory, or a crash)"),
+    ("exit()", "its process called exit()"),
+    ("INTENDED_USER_EXIT", "its process called exit()"),
+)
+_LONGEST = 200
+
+
+def death_reason(error: BaseException) -> str:
+    """Ray's actor error in a few words; its own first words where we know none."""
+    text = " ".join(str(error).split())
+    known = next((ours for theirs, ours in _SEEN if theirs in text), None)
+    return known or (text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")

@@ -1,0 +1,276 @@
+"""However a job ends, its driver hears the first cause and nothing of the job is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import assert_nothing_left, is_running, wait_until
+
+from dlrl_core import RLJobBuilder
+from dlrl_core.context import JobContext, default_store_url, open_store
+from dlrl_core.errors import (
+    JobExistsError,
+    JobFailedError,
+    JobNotFoundError,
+    JobStoppedError,
+    JobTimeoutError,
+    PlanError,
+)
+
+HERE = "sample_jobs.endings"
+
+
+def job(trainer: str, workload: str = "Worker", total: int = 2, **config):
+    return (
+        RLJobBuilder().device_per_node(total).config(config).trainer(HERE, trainer).actor(HERE, workload).total(total)
+    ).build()
+
+
+def record_of(name: str):
+    return JobContext.load(open_store(default_store_url()), name).record
+
+
+def journal_of(name: str) -> list[str]:
+    return [event.message for event in JobContext.load(open_store(default_store_url()), name).journal()]
+
+
+pytestmark = pytest.mark.usefixtures("ray_2_nodes_8_gpus")
+
+
+def test_a_finished_job_returns_what_fit_returned_and_its_record_says_finished():
+    done = job("Finishes", word="done")
+    result = done.submit("finishes")
+    assert result.value["job"] == "done"
+    assert len(result.value["pids"]) == 2
+    assert (result.status.state, result.status.step, result.status.total_steps) == ("finished", 3, 3)
+    assert record_of("finishes").state == "finished"
+    assert done.status().state == "finished"
+
+
+@pytest.mark.parametrize(
+    ("trainer", "workload", "message"),
+    [
+        ("Raises", "Worker", "the trainer raised RuntimeError: the loss is not a number in 'fit' at step 2"),
+        ("FailsInInit", "Worker", "the trainer raised KeyError: 'tokenizer' in 'init'"),
+        ("MeetsError", "Worker", "raised ValueError: the data is bad in 'raise_error'"),
+        (
+            "Finishes",
+            "RefusesToStart",
+            "workload 'actor-1' could not start 'sample_jobs.endings.RefusesToStart': OSError: ",
+        ),
+        ("Finishes", "DiesAtStart", "died during 'construct'"),
+        ("LosesWorkload", "Worker", "died during 'die'"),
+        ("LosesIdleWorkload", "Worker", "workload 'actor-0' died"),
+        ("Dies", "Worker", "the trainer's process died"),
+    ],
+)
+def test_a_failed_job_raises_the_first_cause_in_one_sentence(trainer, workload, message):
+    with pytest.raises(JobFailedError) as raised:
+        job(trainer, workload).submit("fails")
+    first_line = str(raised.value).splitlines()[0]
+    assert first_line.startswith("job 'fails' failed: ")
+    assert message in first_line
+    record = record_of("fails")
+    assert record.state == "failed"
+    assert message in (record.why or "")
+    assert any(message in event for event in journal_of("fails"))
+
+
+def test_the_users_own_exception_is_the_direct_cause():
+    with pytest.raises(JobFailedError) as raised:
+        job("MeetsError").submit("cause")
+    assert isinstance(raised.value.__cause__, ValueError)
+    assert 'raise ValueError("the data is bad")' in str(raised.value)
+
+
+def test_a_stopped_job_ends_all_its_processes_and_wait_says_so(tmp_path):
+    mark = tmp_path / "mark"
+    running = job("RunsForever", mark=str(mark))
+    handle = running.submit("stops", blocking=False)
+    child = int(wait_until(lambda: mark.exists() and mark.read_text(), "training has begun"))
+    assert is_running(child)
+    assert handle.status().state == "running"
+    running.stop("enough")
+    with pytest.raises(JobStoppedError, match="job 'stops' was stopped: enough"):
+        running.wait()
+    assert record_of("stops").state == "stopped"
+    wait_until(lambda: not is_running(child), "what a workload had started is gone too")
+    assert_nothing_left()
+
+
+def test_a_job_can_be_stopped_while_it_waits_for_its_reservation(ray_2_nodes_8_gpus):
+    """The plan fits on paper; then somebody else takes the devices before they are reserved."""
+    import ray
+    from ray.util import placement_group, remove_placement_group
+
+    from dlrl_core.api.connection import connect
+    from dlrl_core.plan import make_plan
+    from dlrl_core.scheduler.cluster_probe import view_cluster
+
+    view = view_cluster()
+    greedy = placement_group([{"GPU": 4}, {"GPU": 4}], strategy="SPREAD")
+    ray.get(greedy.ready())
+    try:
+        late = job("Finishes")
+        with pytest.raises(PlanError, match=r"the plan needs 2 GPU, the cluster has 0 free; lower node_num"):
+            late.submit("late")
+        plan = make_plan(late.spec, view)
+        handle = start_with_plan("late", late, plan, connect())
+        wait_until(lambda: handle.status().state == "reserving", "the job waits for its reservation")
+        handle.stop("no patience")
+        assert handle.status().state == "stopped"
+    finally:
+        remove_placement_group(greedy)
+
+
+def test_a_reservation_that_is_not_granted_in_time_names_what_is_missing(ray_2_nodes_8_gpus):
+    import ray
+    from ray.util import placement_group, remove_placement_group
+
+    from dlrl_core.api.connection import connect
+    from dlrl_core.master.launch import MasterLimits
+    from dlrl_core.plan import make_plan
+    from dlrl_core.scheduler.cluster_probe import view_cluster
+
+    late = job("Finishes")
+    plan = make_plan(late.spec, view_cluster())
+    greedy = placement_group([{"GPU": 4}, {"GPU": 4}], strategy="SPREAD")
+    ray.get(greedy.ready())
+    try:
+        handle = start_with_plan("late", late, plan, connect(), MasterLimits(reserve_s=1.0))
+        with pytest.raises(
+            JobFailedError, match=r"not granted its reservation within 1 s: node .* needs 2 GPU and has 0"
+        ):
+            handle.wait()
+    finally:
+        remove_placement_group(greedy)
+
+
+def start_with_plan(name, rl_job, plan, connection, limits=None):
+    """Submit with a plan made earlier, as happens when the cluster changes in between."""
+    from dlrl_core.api.job_handle import JobHandle
+    from dlrl_core.master.launch import MasterLaunch, MasterLimits
+    from dlrl_core.master.master import start_master
+
+    launch = MasterLaunch(
+        job=name,
+        run_id="run",
+        spec_json=rl_job.spec.to_json(),
+        plan_json=plan.to_json(),
+        store_url=default_store_url(),
+        python_path=tuple(sys.path),
+        plugins=None,
+        limits=limits or MasterLimits(),
+    )
+    return JobHandle(name, start_master(launch), connection)
+
+
+def test_three_jobs_of_one_driver_and_one_of_another_process_finish_side_by_side(ray_2_nodes_8_gpus, dlrl_home):
+    script = (
+        "from dlrl_core import RLJobBuilder\n"
+        f"job = RLJobBuilder().config({{'word': 'other'}}).trainer('{HERE}', 'Finishes').actor('{HERE}', 'Worker').build()\n"
+        f"print(job.submit('other', address='{ray_2_nodes_8_gpus}').value['job'])\n"
+    )
+    tests = str(Path(__file__).parent.parent)
+    other = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": tests, "DLRL_HOME": str(dlrl_home)},
+    )
+    names = ["one", "two", "three"]
+    handles = [job("Finishes", word=name).submit(name, blocking=False) for name in names]
+    results = [handle.wait(timeout=100) for handle in handles]
+    assert [result.value["job"] for result in results] == names
+    assert len({pid for result in results for pid in result.value["pids"]}) == 6
+    output, _ = other.communicate(timeout=100)
+    assert output.strip().endswith("other")
+    assert other.returncode == 0
+
+
+def test_a_living_jobs_name_is_taken_and_an_ended_ones_is_free():
+    first = job("RunsForever")
+    first.submit("name", blocking=False)
+    with pytest.raises(JobExistsError, match="job 'name' is already running on this cluster; choose another name"):
+        job("Finishes").submit("name")
+    with pytest.raises(JobTimeoutError, match=r"job 'name' has not ended within 0\.1 s; it goes on"):
+        first.wait(timeout=0.1)
+    first.stop()
+    first_run = record_of("name").run_id
+    assert job("Finishes").submit("name").status.state == "finished"
+    assert record_of("name").run_id != first_run
+
+
+def test_a_job_can_be_asked_and_stopped_from_elsewhere():
+    from dlrl_core.api.connection import connect
+    from dlrl_core.api.job_handle import JobHandle
+
+    job("SlowSteps", total=1).submit("afar", blocking=False)
+    seen = JobHandle.attach("afar", connect())
+    wait_until(lambda: (seen.status().step or 0) > 3, "the other side sees the steps go on")
+    status = seen.status()
+    assert status.metrics["reward"] > 0
+    assert status.phase == "fit"
+    assert status.phase_seconds["actor.sleep"] > 0.04
+    assert status.workloads[0]["state"] == "ready"
+    seen.stop()
+    with pytest.raises(JobNotFoundError, match="no job 'afar' runs on this cluster"):
+        JobHandle.attach("afar", connect())
+
+
+def test_a_killed_master_comes_back_and_cleans_up():
+    """Until masters adopt running jobs, the job fails clearly and leaks nothing."""
+    with pytest.raises(JobFailedError, match="the master died and was restarted"):
+        job("KillsMaster", "WorkerThatKnowsMaster", total=1).submit("masterless")
+    assert record_of("masterless").master_incarnation == 2
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_stops_the_job_and_a_second_one_leaves_it(times, ray_2_nodes_8_gpus, dlrl_home, tmp_path):
+    """A terminal sends SIGINT to the whole process group; the job must hear of it through dlrl alone."""
+    mark = tmp_path / "mark"
+    config = json.dumps({"mark": str(mark)})
+    script = (
+        "from dlrl_core import RLJobBuilder\n"
+        f"job = RLJobBuilder().config({config}).trainer('{HERE}', 'RunsForever').actor('{HERE}', 'Worker').build()\n"
+        f"job.submit('interrupted', address='{ray_2_nodes_8_gpus}')\n"
+    )
+    driver = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "DLRL_HOME": str(dlrl_home)},
+        start_new_session=True,
+    )
+    wait_until(lambda: mark.exists() and mark.read_text(), "training has begun")
+    os.killpg(driver.pid, signal.SIGINT)
+    assert driver.stderr is not None
+    lines = iter(driver.stderr.readline, "")
+    assert any("stopping job 'interrupted'; Ctrl-C again leaves it as it is" in line for line in lines)
+    if times == 2:
+        os.killpg(driver.pid, signal.SIGINT)
+    rest = driver.stderr.read()
+    driver.wait(timeout=60)
+    assert "KeyboardInterrupt" in rest
+    if times == 1:
+        assert record_of("interrupted").state == "stopped"
+        assert record_of("interrupted").why == "interrupted (Ctrl-C)"
+    elif "is left as it is" in rest:
+        end_left_job("interrupted")
+
+
+def end_left_job(name):
+    """A job that a second Ctrl-C left behind; the stop it was asked for may still go through."""
+    from dlrl_core.api.connection import connect
+    from dlrl_core.api.job_handle import JobHandle
+
+    try:
+        JobHandle.attach(name, connect()).stop()
+    except JobNotFoundError:
+        return
