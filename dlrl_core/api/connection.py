@@ -42,30 +42,39 @@ class _Holds:
         from dlrl_core.scheduler.local_cluster import shared_cluster
 
         with self._lock:
-            if ray.is_initialized() and self._count == 0:
-                return Connection(is_embedded=False, is_ours=False)
             named = address or os.environ.get("RAY_ADDRESS")
-            if ray.is_initialized() and not shared_cluster.is_up:
-                connection = Connection(is_embedded=False, is_ours=True)
+            if ray.is_initialized():
+                _check_same_cluster(address)
+                if self._count == 0:
+                    return Connection(is_embedded=False, is_ours=False)
+                is_embedded = shared_cluster.is_up and spec is not None
             elif named:
-                if shared_cluster.is_up:
-                    raise ClusterError(
-                        f"this process runs a job on an embedded local Ray, so it can't join '{named}' as well; "
-                        "wait for that job, or submit from another process"
-                    )
                 _init(named)
-                connection = Connection(is_embedded=False, is_ours=True)
+                is_embedded = False
             elif spec is None:
                 raise ClusterError("no Ray cluster is named; set RAY_ADDRESS or say --address")
             else:
-                shape = needed_cluster(spec)
-                _announce(shape, spec)
-                started = shared_cluster.acquire(shape)
-                if not ray.is_initialized():
-                    _init(started)
-                connection = Connection(is_embedded=True, is_ours=True)
+                is_embedded = True
+            if is_embedded and spec is not None:
+                self._start_nodes_for(spec)
             self._count += 1
-            return connection
+            return Connection(is_embedded=is_embedded, is_ours=True)
+
+    def _start_nodes_for(self, spec: JobSpec) -> None:
+        import ray
+
+        from dlrl_core.scheduler.local_cluster import shared_cluster
+
+        shape = needed_cluster(spec)
+        _announce(shape, spec)
+        started = shared_cluster.acquire(shape)
+        try:
+            if not ray.is_initialized():
+                _init(started)
+        except BaseException:
+            shared_cluster.release()
+            shared_cluster.stop_if_unused()
+            raise
 
     def leave(self, connection: Connection) -> None:
         if not connection.is_ours:
@@ -89,6 +98,18 @@ _holds = _Holds()
 def connect(address: str | None = None, spec: JobSpec | None = None) -> Connection:
     """Join the cluster that is named or already joined; without one, start a local Ray shaped like the job."""
     return _holds.join(address, spec)
+
+
+def _check_same_cluster(address: str | None) -> None:
+    """One process is in one Ray cluster at a time; an address that names another one is an error, not ignored."""
+    import ray
+
+    current = ray.get_runtime_context().gcs_address
+    if address is not None and ":" in address and "//" not in address and address != current:
+        raise ClusterError(
+            f"this process is connected to the Ray cluster at {current}, so it can't join '{address}' as well; "
+            "submit from another process, or call ray.shutdown() first"
+        )
 
 
 def _init(address: str) -> None:

@@ -12,6 +12,7 @@ from dlrl_core.api.connection import Connection
 from dlrl_core.api.job_status import JobStatus
 from dlrl_core.errors import (
     ClusterError,
+    DlrlError,
     JobFailedError,
     JobNotFoundError,
     JobStoppedError,
@@ -63,9 +64,13 @@ class JobHandle:
         while self._ending is None:
             if deadline is not None and time.monotonic() >= deadline:
                 raise JobTimeoutError(self.name, f"job '{self.name}' has not ended within {timeout:g} s; it goes on")
-            self._ask_ending(_STATUS_PERIOD_S if on_status else _ASK_S, deadline)
-            if on_status is not None and self._ending is None:
-                on_status(self.status())
+            try:
+                self._ask_ending(_STATUS_PERIOD_S if on_status else _ASK_S, deadline)
+                if on_status is not None and self._ending is None:
+                    on_status(self.status())
+            except ClusterError:
+                if not self._was_stopped_by_record():
+                    raise
         return self._result()
 
     def status(self) -> JobStatus:
@@ -95,10 +100,27 @@ class JobHandle:
             self._ending = ending
             self._let_go()
 
+    def _was_stopped_by_record(self) -> bool:
+        """The Master is gone: whoever stopped the job may have let it go before we heard of it. The store knows."""
+        from dlrl_core.context import JobContext, default_store_url, open_store
+        from dlrl_core.master.launch import JobEnding
+
+        try:
+            with open_store(default_store_url()) as store:
+                status = JobStatus.from_snapshot(JobContext.load(store, self.name).snapshot())
+        except DlrlError:
+            return False
+        is_this_run = self._last is None or self._last.view["run_id"] == status.view["run_id"]
+        if not is_this_run or status.state != "stopped":
+            return False
+        self._last, self._ending = status, JobEnding(state=status.state, why=status.why)
+        self._connection.close()
+        return True
+
     def _final_status(self, ending: Any) -> JobStatus:
         try:
             return JobStatus.from_snapshot(self._ask(self._master.status))
-        except ClusterError:  # the submitter let the Master go in between; how the job ended, we know
+        except ClusterError:  # somebody else let the Master go in between; how the job ended, we know
             if self._last is None:
                 raise
             last = self._last.view
@@ -109,12 +131,16 @@ class JobHandle:
     def _ask(self, method: Any, *args: Any) -> Any:
         """Ask the Master; one that is being restarted is asked again until it is back."""
         import ray
-        from ray.exceptions import RayActorError
+        from ray.exceptions import GetTimeoutError, RayActorError
 
         deadline = time.monotonic() + _MASTER_BACK_S
         while True:
             try:
-                return ray.get(method.remote(*args))
+                return ray.get(method.remote(*args), timeout=_MASTER_BACK_S)
+            except GetTimeoutError as error:
+                raise ClusterError(
+                    f"the master of job '{self.name}' lives but has not answered for {_MASTER_BACK_S:g} s"
+                ) from error
             except RayActorError as error:
                 if time.monotonic() > deadline or _is_dead(error):
                     raise ClusterError(f"the master of job '{self.name}' does not answer: {_line(error)}") from error
@@ -123,12 +149,12 @@ class JobHandle:
     def _let_go(self) -> None:
         """The job has ended and we know how: the Master may go, and we no longer need the cluster.
 
-        Only the submitter sends it away, whom nobody may deprive of the result; else it goes by itself soon.
+        If there may be a result or a cause to fetch, only the submitter sends it away; else it goes by itself soon.
         """
         from dlrl_core.scheduler.names import MASTER
         from dlrl_core.scheduler.workload_launcher import find_actor
 
-        if self._is_submitter:
+        if self._is_submitter or self._ending.state == "stopped":
             self._master.leave.remote()
             deadline = time.monotonic() + _GONE_S
             while find_actor(self.name, MASTER) is not None and time.monotonic() < deadline:

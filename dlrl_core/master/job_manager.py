@@ -80,7 +80,9 @@ class JobManager:
         group = await reserve(self._launch.job, self._plan, self._limits.reserve_s)
         self._enter(JobState.STARTING, f"starting {len(self._plan.workloads)} workloads and the trainer")
         for workload in self._plan.workloads:
-            self._hosts[workload.name] = workload_launcher.start_workload(workload, self._launch_of(workload), group)
+            host = workload_launcher.start_workload(workload, self._launch_of(workload), group)
+            host.load.remote()
+            self._hosts[workload.name] = host
         self._executor.start()
         facts = await self._host_facts()
         tables = await self._construct(facts)

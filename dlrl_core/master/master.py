@@ -1,27 +1,36 @@
-"""The Master: one detached, named Ray actor for each job. It never runs user code."""
+"""The Master: one detached, named Ray actor for each job. It never runs user code.
+
+Whoever gets a handle of the Master imports this module, and that is every process of the job. So it imports
+only what it must before a Master really is constructed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 
-from dlrl_core.context import JobState, JobView, WorkloadReport, open_store
+from dlrl_core.context.job_state import JobState
 from dlrl_core.errors import DlrlError
-from dlrl_core.master.job_manager import JobManager
 from dlrl_core.master.launch import JobEnding, MasterLaunch
-from dlrl_core.master.take_up import take_up
 from dlrl_core.scheduler.names import MASTER, namespace_of
-from dlrl_core.trainer.progress import ProgressReport
+
+if TYPE_CHECKING:
+    from dlrl_core.context import JobView, WorkloadReport
+    from dlrl_core.trainer.progress import ProgressReport
 
 
 class Master:
     """What drivers, trainers and workloads can ask of a job's Master. All the work is JobManager's."""
 
     def __init__(self, launch: MasterLaunch) -> None:
+        from dlrl_core.context import open_store
+        from dlrl_core.master.job_manager import JobManager
+        from dlrl_core.master.take_up import take_up
+
         self._launch = launch
         self._ending: JobEnding | None = None
         self._ended = asyncio.Event()

@@ -59,6 +59,7 @@ class TrainerHost:
         self._launch = launch
         self._call_log = CallLog()
         self._progress = Progress(self._call_log)
+        self._config: Any = None
         self._outcome: TrainerOutcome | None = None
         self._ended = threading.Event()
 
@@ -74,6 +75,7 @@ class TrainerHost:
             self._launch.setup.set_environment()
             self._launch.setup.prepare_framework(None)
             self._trainer_class()
+            self._config = self._launch.config.open()
         except Exception as error:  # noqa: BLE001 - user code; the Master gets the first cause
             raise TrainerError(
                 f"the trainer '{self._launch.cls}' could not be imported: {type(error).__name__}: {error}",
@@ -130,7 +132,7 @@ class TrainerHost:
             role: RoleGroup(role, handles[role], pickle.loads(method_tables[role]), self._call_log) for role in roles
         }
         classes = _LazyClasses(self._launch.role_classes)
-        trainer = self._trainer_class()(handles, classes, self._launch.config.open())
+        trainer = self._trainer_class()(handles, classes, self._config)
         trainer._bind(groups, self._launch.resources, self._progress)
         return trainer
 

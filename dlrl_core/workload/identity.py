@@ -31,13 +31,13 @@ class WorkloadIdentity:
 
     def environment(self) -> dict[str, str]:
         """The variables that torch and the frameworks read, and our own."""
+        meeting = {"MASTER_ADDR": self.torch_master_addr, "MASTER_PORT": str(self.torch_master_port)}
         return {
+            **(meeting if self.torch_master_addr else {}),
             "RANK": str(self.rank),
             "WORLD_SIZE": str(self.world_size),
             "LOCAL_RANK": str(self.local_rank),
             "LOCAL_WORLD_SIZE": str(self.local_world_size),
-            "MASTER_ADDR": self.torch_master_addr,
-            "MASTER_PORT": str(self.torch_master_port),
             "DLRL_JOB": self.job,
             "DLRL_WORKLOAD": self.name,
             "DLRL_ROLE": self.role,

@@ -61,6 +61,9 @@ class WorkloadHost:
     def __init__(self, launch: WorkloadLaunch) -> None:
         self._launch = launch
         self._identity = launch.identity
+        self._class: type | None = None
+        self._config: Any = None
+        self._load_error: Exception | None = None
         self._workload: BaseWorkload | None = None
         self._master: Any = None
         self._state = WorkloadState.STARTING
@@ -88,18 +91,32 @@ class WorkloadHost:
             offered_port=free_port() if self._identity.rank == 0 else None,
         )
 
-    def construct(self, master: Any, address: str, port: int) -> bytes | None:
-        """Import and construct the user's class. Rank 0 returns its method table, pickled for the trainer alone."""
-        self._master = master
-        self._identity = self._identity.met_at(address, port)
+    def load(self) -> None:
+        """Import the user's class and open its config while other processes still start; `construct` tells of failures.
+
+        Rank and role are in the environment already; where the role meets is there from the constructor on.
+        """
         try:
             self._launch.setup.set_environment()
             become(self._identity)  # after the user's variables: who we are is not theirs to say
             self._launch.setup.prepare_framework(RoleType(self._identity.role))
-            cls = load_class(self._launch.cls)
-            if not issubclass(cls, BaseWorkload):
+            self._class = load_class(self._launch.cls)
+            self._config = self._launch.config.open()
+        except Exception as error:  # noqa: BLE001 - user code; the Master gets the first cause
+            self._load_error = error
+
+    def construct(self, master: Any, address: str, port: int) -> bytes | None:
+        """Construct the user's class. Rank 0 returns its method table, pickled for the trainer alone."""
+        self._master = master
+        self._identity = self._identity.met_at(address, port)
+        become(self._identity)
+        try:
+            if self._load_error is not None:
+                raise self._load_error
+            assert self._class is not None
+            if not issubclass(self._class, BaseWorkload):
                 raise TypeError(f"'{self._launch.cls}' does not extend dlrl_core.BaseWorkload")
-            self._workload = cls(master, self._launch.config.open())
+            self._workload = self._class(master, self._config)
         except Exception as error:  # noqa: BLE001 - user code; the Master gets the first cause
             self._state = WorkloadState.DEAD
             raise WorkloadStartError(
@@ -108,7 +125,7 @@ class WorkloadHost:
                 rank=self._identity.rank,
                 cause=RemoteCause.of(error),
             ) from None
-        methods = methods_of(cls)
+        methods = methods_of(self._class)
         self._slots = {info.slot: name for name, info in methods.items() if info.slot is not None}
         self._state = WorkloadState.READY
         threading.Thread(target=self._push_reports, name="dlrl-reports", daemon=True).start()

@@ -41,7 +41,7 @@ def test_any_config_comes_back_as_omegaconf_holds_it(config):
     [
         None, True, False, 0, 1, -1.5, float("inf"), "", "None", "true", "007", "1e-3", "two\nlines", "'", '"', "\\",
         "ünïcödé \u2028", b"\x00\xff", pathlib.Path("/data/x"), [], {}, [None, [True]], {"$bytes": "no tag"},
-        {"$plain": {"$path": "x"}}, {1: "int key", "1": "text key"}, "$", {"a": {"b": {"c": None}}},
+        {"$plain": {"$path": "x"}}, {1: "int key", "x": "text key"}, "$", {"a": {"b": {"c": None}}},
     ],
     ids=repr,
 )  # fmt: skip
