@@ -2,9 +2,9 @@
 
     python -m benchmarks.startup
 
-Three roles of two workloads and a trainer, on one cluster, in turns. By hand means: the same seven processes
-with the same config, created by a driver that knows everything beforehand. What dlrl adds is the Master's
-process, the reservation, the rendezvous and the record.
+Three roles of two workloads and a trainer, on one cluster, in turns. By hand means: the same seven named, detached
+actors with the same config in a placement group, created by a driver that knows everything beforehand. What dlrl
+adds is the Master's process, the rendezvous, the method table and the record.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 
 import ray
 from omegaconf import DictConfig, OmegaConf
+from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from benchmarks.report import Comparison, report
 from dlrl_core import RLJob, RLJobBuilder
@@ -58,15 +60,23 @@ def by_hand() -> float:
     config = OmegaConf.create(CONFIG)
     workload: Any = ray.remote(PlainWorkload)
     trainer: Any = ray.remote(PlainTrainer)
+    names = [f"{role}-{rank}" for role in ("actor", "rollout", "reference") for rank in range(2)]
+    group = placement_group([{"CPU": 1, "GPU": 1}] * len(names), lifetime="detached")
     workloads = [
-        workload.options(name=f"{role}-{rank}", num_cpus=1, num_gpus=1).remote(config, rank)
-        for role in ("actor", "rollout", "reference")
-        for rank in range(2)
+        workload.options(
+            name=name,
+            lifetime="detached",
+            num_cpus=1,
+            num_gpus=1,
+            scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index),
+        ).remote(config, index % 2)
+        for index, name in enumerate(names)
     ]
-    actor = trainer.options(name="trainer", num_cpus=0).remote(config)
+    actor = trainer.options(name="trainer", lifetime="detached", num_cpus=0).remote(config)
     seconds = float(ray.get(actor.fit.remote(workloads))) - began
     for handle in (*workloads, actor):
         ray.kill(handle)
+    remove_placement_group(group)
     return seconds
 
 

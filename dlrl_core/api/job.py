@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dlrl_core.api.connection import Connection, connect
 from dlrl_core.api.job_handle import JobHandle, JobResult
@@ -17,6 +17,9 @@ from dlrl_core.api.job_status import JobStatus
 from dlrl_core.errors import ClusterError, DlrlError, JobError, JobExistsError, PlanError, SpecError
 from dlrl_core.plan import ClusterView, ExecutionPlan, make_plan, needed_cluster
 from dlrl_core.spec import JobSpec, check_name
+
+if TYPE_CHECKING:
+    from dlrl_core.master.launch import MasterLaunch
 
 _MASTER_UP_S = 120.0
 _FREE_S = 1.5
@@ -86,7 +89,7 @@ class RLJob:
     def _start(self, name: str, connection: Connection) -> JobHandle:
         from dlrl_core.context import default_store_url
         from dlrl_core.master.launch import MasterLaunch
-        from dlrl_core.master.master import start_master
+        from dlrl_core.scheduler import reservation
 
         _refuse_if_alive(name)
         plan = _plan_when_free(self.spec)
@@ -98,13 +101,34 @@ class RLJob:
             store_url=default_store_url(),
             python_path=_python_path(),
             plugins=os.environ.get("DLRL_PLUGINS"),
+            reservation=reservation.ask_for(name, plan),
         )
+        try:
+            return JobHandle(name, self._start_master(launch, plan), connection)
+        except BaseException:
+            reservation.release(launch.reservation)
+            raise
+
+    def _start_master(self, launch: MasterLaunch, plan: ExecutionPlan) -> Any:
+        """The handle of a Master that has taken up the job; the job's other processes start while it comes up."""
+        from dlrl_core.master.master import start_master
+
         try:
             master = start_master(launch)
         except ValueError as error:  # Ray's word for "that name is taken"
-            raise JobExistsError(name, _exists(name)) from error
-        _await_opened(name, master)
-        return JobHandle(name, master, connection)
+            raise JobExistsError(launch.job, _exists(launch.job)) from error
+        from dlrl_core.master.process_launches import process_names, start_processes  # while the Master starts
+        from dlrl_core.scheduler.workload_launcher import find_actor, kill
+
+        try:
+            start_processes(launch, self.spec, plan)
+            _await_opened(launch.job, master)
+        except BaseException:
+            for actor in (master, *(find_actor(launch.job, name) for name in process_names(plan))):
+                if actor is not None:
+                    kill(actor)
+            raise
+        return master
 
 
 def _plan_when_free(spec: JobSpec) -> ExecutionPlan:
@@ -154,10 +178,8 @@ def _await_opened(name: str, master: Any) -> None:
     try:
         ray.get(master.opened.remote(), timeout=_MASTER_UP_S)
     except ray.exceptions.RayTaskError as error:
-        ray.kill(master, no_restart=True)
         raise (error.cause if isinstance(error.cause, DlrlError) else error) from None
     except ray.exceptions.RayError as error:
-        ray.kill(master, no_restart=True)
         reason = " ".join(str(error).split())[:300]
         raise ClusterError(f"the master of job '{name}' did not come up within {_MASTER_UP_S:g} s: {reason}") from error
 

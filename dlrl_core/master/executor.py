@@ -10,65 +10,45 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from dlrl_core.context import JobContext
 from dlrl_core.errors import DlrlError
-from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.master.waiting import answers_of
-from dlrl_core.plan import ExecutionPlan
 from dlrl_core.roles import RoleType
-from dlrl_core.scheduler import workload_launcher
-from dlrl_core.spec import JobSpec
 from dlrl_core.trainer.progress import ProgressReport
-from dlrl_core.trainer.trainer_host import TrainerLaunch, TrainerOutcome
+from dlrl_core.trainer.trainer_host import TrainerOutcome
 from dlrl_core.trainer.workload_handle import WorkloadHandle
-from dlrl_core.workload.process import ProcessSetup
+from dlrl_core.workload.process import HostFacts, check_run
 
 _ASK_S = 2.0
 
 
 class Executor:
-    """Starts the trainer's process, lets it run, and knows what it last said."""
+    """Takes the trainer's process, lets it run, and knows what it last said."""
 
-    def __init__(self, launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan, context: JobContext) -> None:
-        self._launch = launch
-        self._spec = spec
-        self._plan = plan
+    def __init__(self, run_id: str, context: JobContext) -> None:
+        self._run_id = run_id
         self._context = context
         self._trainer: Any = None
         self._loading: Any = None
         self.progress: ProgressReport | None = None
 
-    def start(self) -> None:
-        """Start the process and the import of the trainer's class, beside the workloads."""
-        assert self._spec.trainer is not None
-        self._trainer = workload_launcher.start_trainer(
-            TrainerLaunch(
-                job=self._launch.job,
-                cls=self._spec.trainer,
-                config=self._spec.config,
-                setup=ProcessSetup(
-                    env=self._spec.global_env,
-                    python_path=self._launch.python_path,
-                    plugins=self._launch.plugins,
-                    framework=self._spec.framework,
-                ),
-                role_classes={role.role: role.cls for role in self._spec.roles},
-                resources={role: self._plan.of_role(role)[0].resources for role in self._plan.roles},
-            )
-        )
-        self._loading = self._trainer.load.remote()
+    def take(self, trainer: Any) -> None:
+        """The trainer's process is on its way: let it import its class, beside the workloads."""
+        self._trainer = trainer
+        self._loading = trainer.load.remote()
 
     async def loaded(self, timeout_s: float) -> None:
         """Wait until the trainer can run; raises TrainerError if its class can't be imported."""
         try:
             facts = await answers_of(
-                {"trainer": self._trainer.prepare.remote(), "trainer's import": self._loading},
+                {"trainer": self._trainer.facts.remote(), "trainer's import": self._loading},
                 doing="start",
                 timeout_s=timeout_s,
             )
         except RayTaskError as error:
             raise (error.cause if isinstance(error.cause, DlrlError) else error) from None
-        node_id, pid, actor_id = facts["trainer"]
+        fact: HostFacts = facts["trainer"]
+        check_run(fact, self._run_id)
         with self._context.change() as change:
-            change.trainer(state="ready", node_id=node_id, pid=pid, actor_id=actor_id)
+            change.trainer(state="ready", node_id=fact.node_id, pid=fact.pid, actor_id=fact.actor_id)
 
     def run(self, master: Any, workloads: list[WorkloadHandle], tables: Mapping[RoleType, bytes]) -> None:
         with self._context.change() as change:

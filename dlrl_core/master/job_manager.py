@@ -17,19 +17,21 @@ from dlrl_core.errors import ClusterError, DlrlError, RemoteCause, WorkloadDiedE
 from dlrl_core.failover import FailoverDecision, FailoverPolicy, FailoverScope, StopPolicy
 from dlrl_core.master.executor import Executor
 from dlrl_core.master.launch import JobEnding, MasterLaunch
+from dlrl_core.master.process_launches import process_names, start_processes
 from dlrl_core.master.waiting import answers_of
-from dlrl_core.plan import ExecutionPlan, WorkloadPlan
+from dlrl_core.plan import ExecutionPlan
 from dlrl_core.roles import RoleType
 from dlrl_core.scheduler import workload_launcher
-from dlrl_core.scheduler.reservation import release, reserve
+from dlrl_core.scheduler.names import TRAINER
+from dlrl_core.scheduler.reservation import granted, release
 from dlrl_core.spec import JobSpec
 from dlrl_core.trainer.progress import ProgressReport
 from dlrl_core.trainer.trainer_host import TrainerOutcome
 from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_core.workload.death_reason import death_reason
-from dlrl_core.workload.identity import WorkloadIdentity
-from dlrl_core.workload.process import ProcessSetup
-from dlrl_core.workload.workload_host import HostFacts, WorkloadLaunch
+from dlrl_core.workload.process import HostFacts, check_run
+
+_LAST_WORD_S = 3.0
 
 
 class JobManager:
@@ -46,7 +48,7 @@ class JobManager:
         self._spec = JobSpec.from_json(launch.spec_json)
         self._plan = ExecutionPlan.from_json(launch.plan_json)
         self._hosts: dict[str, Any] = {}
-        self._executor = Executor(launch, self._spec, self._plan, context)
+        self._executor = Executor(launch.run_id, context)
         self._seen: asyncio.Queue[Observation | TrainerOutcome] = asyncio.Queue()
         self._watches: set[asyncio.Task[None]] = set()
         self.reports: dict[str, WorkloadReport] = {}
@@ -77,13 +79,10 @@ class JobManager:
             JobState.RESERVING,
             f"reserving {len(self._plan.bundles)} bundles on {len(self._plan.nodes)} nodes",
         )
-        group = await reserve(self._launch.job, self._plan, self._limits.reserve_s)
+        await granted(self._launch.reservation, self._launch.job, self._plan, self._limits.reserve_s)
         self._enter(JobState.STARTING, f"starting {len(self._plan.workloads)} workloads and the trainer")
-        for workload in self._plan.workloads:
-            host = workload_launcher.start_workload(workload, self._launch_of(workload), group)
-            host.load.remote()
-            self._hosts[workload.name] = host
-        self._executor.start()
+        self._hosts = start_processes(self._launch, self._spec, self._plan)
+        self._executor.take(self._hosts.pop(TRAINER))
         facts = await self._host_facts()
         tables = await self._construct(facts)
         await self._executor.loaded(self._limits.construct_s)
@@ -92,6 +91,8 @@ class JobManager:
     async def _host_facts(self) -> dict[str, HostFacts]:
         refs = {name: host.facts.remote() for name, host in self._hosts.items()}
         facts: dict[str, HostFacts] = await self._answers(refs, doing="start", timeout_s=self._limits.process_s)
+        for fact in facts.values():
+            check_run(fact, self._launch.run_id)
         with self._context.change() as change:
             for name, fact in facts.items():
                 change.workload(
@@ -219,17 +220,15 @@ class JobManager:
         """Kill and release everything, whatever state it is in, then write how the job ended."""
         for watch in list(self._watches):
             watch.cancel()
-        doomed = [
-            actor
-            for name in ("trainer", *(plan.name for plan in self._plan.workloads))
-            if (actor := workload_launcher.find_actor(self._launch.job, name)) is not None
-        ]
-        ends = [asyncio.ensure_future(_quiet(actor.end.remote())) for actor in doomed]
+        found = {name: workload_launcher.find_actor(self._launch.job, name) for name in process_names(self._plan)}
+        doomed = {name: actor for name, actor in found.items() if actor is not None}
+        living = [actor for name, actor in doomed.items() if self._is_up(name)]
+        ends = [asyncio.ensure_future(_quiet(actor.end.remote())) for actor in living]
         if ends:
-            await asyncio.wait(ends, timeout=3.0)
-        for actor in doomed:
+            await asyncio.wait(ends, timeout=_LAST_WORD_S)
+        for actor in doomed.values():
             workload_launcher.kill(actor)
-        release(self._launch.job)
+        release(self._launch.reservation)
         with self._context.change() as change:
             for name, workload in self._context.workloads.items():
                 if workload.state is not WorkloadState.DEAD:
@@ -242,29 +241,10 @@ class JobManager:
             change.job(state=state)
             change.event("state", message, subject="job", state=str(state))
 
-    def _launch_of(self, plan: WorkloadPlan) -> WorkloadLaunch:
-        role = self._spec.role(plan.role)
-        assert role is not None
-        return WorkloadLaunch(
-            identity=WorkloadIdentity(
-                job=self._launch.job,
-                name=plan.name,
-                role=str(plan.role),
-                rank=plan.rank,
-                world_size=plan.world_size,
-                local_rank=plan.local_rank,
-                local_world_size=plan.local_world_size,
-                device_collocation=plan.device_collocation,
-            ),
-            cls=role.cls,
-            config=self._spec.config,
-            setup=ProcessSetup(
-                env={**self._spec.global_env, **role.env},
-                python_path=self._launch.python_path,
-                plugins=self._launch.plugins,
-                framework=self._spec.framework,
-            ),
-        )
+    def _is_up(self, name: str) -> bool:
+        """Whether that process has been heard of; one that still waits for its place has no last word to say."""
+        record = self._context.workloads.get(name)
+        return (record.pid if record else self._context.record.trainer.pid) is not None
 
 
 async def _quiet(ref: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from dlrl_core.errors import RemoteCause
 
@@ -30,6 +31,8 @@ class MasterLaunch:
     store_url: str
     python_path: tuple[str, ...]
     plugins: str | None
+    reservation: Any
+    """The placement group that was asked for in the job's name."""
     limits: MasterLimits = MasterLimits()
 
 

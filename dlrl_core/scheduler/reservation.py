@@ -10,12 +10,7 @@ import asyncio
 import time
 
 import ray
-from ray.util.placement_group import (
-    PlacementGroup,
-    get_placement_group,
-    placement_group,
-    remove_placement_group,
-)
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 
 from dlrl_core.errors import ReservationError
 from dlrl_core.plan import ExecutionPlan
@@ -24,31 +19,28 @@ from dlrl_core.scheduler.names import reservation_name
 _POLL_S = 1.0
 
 
-async def reserve(job: str, plan: ExecutionPlan, timeout_s: float) -> PlacementGroup:
-    """The granted group. It outlives its creator; on failure nothing stays reserved."""
+def ask_for(job: str, plan: ExecutionPlan) -> PlacementGroup:
+    """Ask the cluster for what the plan needs; returns at once. It outlives its creator until it is released."""
     group: PlacementGroup = placement_group(
         [dict(bundle.resources) for bundle in plan.bundles],
         name=reservation_name(job),
         lifetime="detached",
         bundle_label_selector=[{"ray.io/node-id": plan.nodes[bundle.node].node_id} for bundle in plan.bundles],
     )
-    deadline = time.monotonic() + timeout_s
-    try:
-        while not await asyncio.to_thread(group.wait, _POLL_S):
-            if time.monotonic() > deadline:
-                raise ReservationError(_shortage(job, plan, timeout_s))
-    except BaseException:
-        remove_placement_group(group)
-        raise
     return group
 
 
-def release(job: str) -> None:
-    """Give back what the job holds, if anything."""
-    try:
-        remove_placement_group(get_placement_group(reservation_name(job)))
-    except ValueError:
-        return  # Ray's word for "no such group"
+async def granted(group: PlacementGroup, job: str, plan: ExecutionPlan, timeout_s: float) -> None:
+    """Wait until the cluster has granted it; ReservationError with what is missing if it does not in time."""
+    deadline = time.monotonic() + timeout_s
+    while not await asyncio.to_thread(group.wait, min(_POLL_S, timeout_s)):
+        if time.monotonic() > deadline:
+            raise ReservationError(_shortage(job, plan, timeout_s))
+
+
+def release(group: PlacementGroup) -> None:
+    """Give back what the job holds. Ray does not mind if that has been done before."""
+    remove_placement_group(group)
 
 
 def _shortage(job: str, plan: ExecutionPlan, timeout_s: float) -> str:

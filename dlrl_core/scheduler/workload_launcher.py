@@ -21,12 +21,16 @@ _NAMED_BY_RAY = ("CPU", "GPU", "memory")
 
 
 def start_workload(plan: WorkloadPlan, launch: WorkloadLaunch, group: PlacementGroup) -> Any:
-    """The Ray handle of a new host in its bundle. Ray never restarts it by itself: it would come back blank."""
+    """The Ray handle of the host of that name, in its bundle; started if there is none.
+
+    Ray never restarts it by itself: it would come back blank.
+    """
     actor = _actor_class(WorkloadHost, workload_host.CONCURRENCY_GROUPS)
     return actor.options(
         name=plan.name,
         namespace=namespace_of(launch.identity.job),
         lifetime="detached",
+        get_if_exists=True,
         max_restarts=0,
         num_cpus=plan.resources.get("CPU", 0),
         num_gpus=plan.resources.get("GPU", 0),
@@ -38,12 +42,13 @@ def start_workload(plan: WorkloadPlan, launch: WorkloadLaunch, group: PlacementG
 
 
 def start_trainer(launch: TrainerLaunch) -> Any:
-    """The Ray handle of the trainer's process. It takes no resources: it waits for others most of its time."""
+    """The Ray handle of the trainer's process, started if there is none. It takes no resources: it mostly waits."""
     actor = _actor_class(TrainerHost, trainer_host.CONCURRENCY_GROUPS)
     return actor.options(
         name=TRAINER,
         namespace=namespace_of(launch.job),
         lifetime="detached",
+        get_if_exists=True,
         max_restarts=0,
         num_cpus=0,
         runtime_env=_runtime_env(launch.setup),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import threading
 from collections.abc import Iterator, Mapping
@@ -21,7 +20,7 @@ from dlrl_core.trainer.progress import Progress, ProgressReport
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_core.workload.class_loader import load_class
-from dlrl_core.workload.process import ProcessSetup, end_children, thread_stacks
+from dlrl_core.workload.process import HostFacts, ProcessSetup, end_children, host_facts, thread_stacks
 
 CONCURRENCY_GROUPS = (("control", 2), ("watch", 2))
 _PUSH_PERIOD_S = 0.2
@@ -32,6 +31,7 @@ class TrainerLaunch:
     """Everything the trainer's process needs, known before it starts."""
 
     job: str
+    run_id: str
     cls: ClassRef
     config: ConfigValue
     setup: ProcessSetup
@@ -64,13 +64,13 @@ class TrainerHost:
         self._ended = threading.Event()
 
     @ray.method(concurrency_group="control")
-    def prepare(self) -> tuple[str, int, str]:
-        """The process is up: node, pid, actor id."""
-        context = ray.get_runtime_context()
-        return context.get_node_id(), os.getpid(), context.get_actor_id() or ""
+    def facts(self) -> HostFacts:
+        return host_facts("trainer", self._launch.run_id)
 
     def load(self) -> None:
-        """Import the trainer's class, while the workloads are still starting."""
+        """Import the trainer's class, while the workloads are still starting. The second time, nothing is to do."""
+        if self._config is not None:
+            return
         try:
             self._launch.setup.set_environment()
             self._launch.setup.prepare_framework(None)

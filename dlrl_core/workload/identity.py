@@ -14,6 +14,7 @@ class WorkloadIdentity:
     """Name, ranks and rendezvous of one workload. The host sets it before the user's class is imported."""
 
     job: str
+    run_id: str
     name: str
     role: str
     rank: int

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dlrl_core.errors import ClusterError
 from dlrl_core.roles import RoleType
 
 AT_PROCESS_START = (
@@ -61,6 +62,44 @@ class ProcessSetup:
         from dlrl_core.plugin import plugin_host
 
         plugin_host().framework(self.framework).prepare_process(role)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostFacts:
+    """Where a process of the job came up; rank 0 of a role also offers a port to meet at."""
+
+    name: str
+    run_id: str
+    node_id: str
+    address: str
+    pid: int
+    actor_id: str
+    offered_port: int | None
+
+
+def host_facts(name: str, run_id: str, offered_port: int | None = None) -> HostFacts:
+    """The facts of this process."""
+    import ray
+
+    context = ray.get_runtime_context()
+    return HostFacts(
+        name=name,
+        run_id=run_id,
+        node_id=context.get_node_id(),
+        address=ray.util.get_node_ip_address(),
+        pid=os.getpid(),
+        actor_id=context.get_actor_id() or "",
+        offered_port=offered_port,
+    )
+
+
+def check_run(facts: HostFacts, run_id: str) -> None:
+    """A process of that name may be left from an earlier run whose Master is gone: it must not be taken for ours."""
+    if facts.run_id != run_id:
+        raise ClusterError(
+            f"process '{facts.name}' (pid {facts.pid} at {facts.address}) is left from an earlier run of this job; "
+            "dlrl doctor tells how to end it"
+        )
 
 
 def free_port() -> int:

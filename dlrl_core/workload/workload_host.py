@@ -25,7 +25,7 @@ from dlrl_core.workload.base_workload import BaseWorkload
 from dlrl_core.workload.class_loader import load_class
 from dlrl_core.workload.identity import WorkloadIdentity, become
 from dlrl_core.workload.invocation import SLOTS, methods_of
-from dlrl_core.workload.process import ProcessSetup, end_children, free_port, thread_stacks
+from dlrl_core.workload.process import HostFacts, ProcessSetup, end_children, free_port, host_facts, thread_stacks
 from dlrl_core.workload.shards import ShardPart
 
 CONCURRENCY_GROUPS = (("control", 2), ("watch", 2), ("coroutines", 32))
@@ -40,19 +40,6 @@ class WorkloadLaunch:
     config: ConfigValue
     setup: ProcessSetup
     report_period_s: float = 5.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class HostFacts:
-    """Where a host came up; rank 0 of a role also offers a port to meet at."""
-
-    name: str
-    node_id: str
-    address: str
-    pid: int
-    actor_id: str
-    device_ids: tuple[str, ...]
-    offered_port: int | None
 
 
 class WorkloadHost:
@@ -80,22 +67,20 @@ class WorkloadHost:
 
     @ray.method(concurrency_group="control")
     def facts(self) -> HostFacts:
-        context = ray.get_runtime_context()
-        return HostFacts(
-            name=self._identity.name,
-            node_id=context.get_node_id(),
-            address=ray.util.get_node_ip_address(),
-            pid=os.getpid(),
-            actor_id=context.get_actor_id() or "",
-            device_ids=tuple(str(device) for device in context.get_accelerator_ids().get("GPU", [])),
+        return host_facts(
+            self._identity.name,
+            self._identity.run_id,
             offered_port=free_port() if self._identity.rank == 0 else None,
         )
 
     def load(self) -> None:
         """Import the user's class and open its config while other processes still start; `construct` tells of failures.
 
-        Rank and role are in the environment already; where the role meets is there from the constructor on.
+        Rank and role are in the environment already; where the role meets is there from the constructor on. Whoever
+        starts the process asks for it, so the second time there is nothing to do.
         """
+        if self._class is not None or self._load_error is not None:
+            return
         try:
             self._launch.setup.set_environment()
             become(self._identity)  # after the user's variables: who we are is not theirs to say

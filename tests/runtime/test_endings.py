@@ -157,6 +157,7 @@ def start_with_plan(name, rl_job, plan, connection, limits=None):
     from dlrl_core.api.job_handle import JobHandle
     from dlrl_core.master.launch import MasterLaunch, MasterLimits
     from dlrl_core.master.master import start_master
+    from dlrl_core.scheduler.reservation import ask_for
 
     launch = MasterLaunch(
         job=name,
@@ -166,6 +167,7 @@ def start_with_plan(name, rl_job, plan, connection, limits=None):
         store_url=default_store_url(),
         python_path=tuple(sys.path),
         plugins=None,
+        reservation=ask_for(name, plan),
         limits=limits or MasterLimits(),
     )
     return JobHandle(name, start_master(launch), connection)
