@@ -22,13 +22,14 @@ from dlrl_core.master.waiting import answers_of
 from dlrl_core.plan import ExecutionPlan
 from dlrl_core.roles import RoleType
 from dlrl_core.scheduler import workload_launcher
-from dlrl_core.scheduler.names import TRAINER
+from dlrl_core.scheduler.names import MASTER, TRAINER, namespace_of
 from dlrl_core.scheduler.reservation import granted, release
 from dlrl_core.spec import JobSpec
 from dlrl_core.trainer.progress import ProgressReport
 from dlrl_core.trainer.trainer_host import TrainerOutcome
 from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_core.workload.death_reason import death_reason
+from dlrl_core.workload.master_handle import MasterHandle
 from dlrl_core.workload.process import HostFacts, check_run
 
 _LAST_WORD_S = 3.0
@@ -37,13 +38,11 @@ _LAST_WORD_S = 3.0
 class JobManager:
     """Starts everything, watches everything, ends everything."""
 
-    def __init__(
-        self, launch: MasterLaunch, context: JobContext, master: Any, policy: FailoverPolicy | None = None
-    ) -> None:
+    def __init__(self, launch: MasterLaunch, context: JobContext, policy: FailoverPolicy | None = None) -> None:
         self._launch = launch
         self._limits = launch.limits
         self._context = context
-        self._master = master
+        self._master = MasterHandle(namespace=namespace_of(launch.job), name=MASTER)
         self._policy = policy or StopPolicy()
         self._spec = JobSpec.from_json(launch.spec_json)
         self._plan = ExecutionPlan.from_json(launch.plan_json)

@@ -42,7 +42,7 @@ class Master:
         try:
             self._store = open_store(launch.store_url)
             self._context = take_up(self._store, launch, runtime.gcs_address)
-            self._manager = JobManager(launch, self._context, runtime.current_actor)
+            self._manager = JobManager(launch, self._context)
         except DlrlError as error:
             self._refusal = error
         else:

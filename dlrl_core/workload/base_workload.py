@@ -28,7 +28,7 @@ class BaseWorkload:
 
     @property
     def master_handle(self) -> Any:
-        """The Ray actor handle of the job's Master."""
+        """The job's Master, called like a Ray actor handle."""
         return self._master_handle
 
     @property

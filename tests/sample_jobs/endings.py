@@ -131,7 +131,7 @@ class KillsMaster(_Trainer):
 
 class WorkerThatKnowsMaster(Worker):
     def master_pid(self):
-        return ray.get(self.master_handle.__ray_call__.remote(lambda master: os.getpid()))
+        return ray.get(self.master_handle.ray_actor.__ray_call__.remote(lambda master: os.getpid()))
 
 
 def helper_function():
