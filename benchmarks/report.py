@@ -38,9 +38,8 @@ def report(comparisons: Sequence[Comparison], *, ours: str, theirs: str) -> None
     print(f"{'':{width}}  {ours:>12}  {theirs:>12}  {'ratio':>6}  {'bar':>5}")
     for one in comparisons:
         medians = [_time(statistics.median(side)) for side in (one.ours_s, one.theirs_s)]
-        print(
-            f"{one.name:{width}}  {medians[0]:>12}  {medians[1]:>12}  {one.ratio:6.3f}  {one.bar:5.2f}{'' if one.is_met else '  missed'}"
-        )
+        ending = "" if one.is_met else "  missed"
+        print(f"{one.name:{width}}  {medians[0]:>12}  {medians[1]:>12}  {one.ratio:6.3f}  {one.bar:5.2f}{ending}")
     print(json.dumps({one.name: round(one.ratio, 4) for one in comparisons}))
     sys.exit(0 if all(one.is_met for one in comparisons) else 1)
 
