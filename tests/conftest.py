@@ -1,30 +1,14 @@
-"""Clusters and checks that all tests share."""
+"""Clusters that all tests share."""
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
+from checks import assert_nothing_left
 
 from dlrl_core.plan import ClusterView
-
-DEADLINE_S = 30.0
-
-
-def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
-    """What the condition returns as soon as it is true."""
-    deadline = time.monotonic() + deadline_s
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"not within {deadline_s:g} s: {what}")
 
 
 @pytest.fixture(autouse=True)
@@ -60,37 +44,3 @@ def ray_2_nodes_8_gpus(cluster_2_nodes_8_gpus: str) -> Iterator[str]:
         assert_nothing_left()
     finally:
         ray.shutdown()
-
-
-def assert_nothing_left() -> None:
-    """No actor, no placement group and no process of a job is left on the connected cluster."""
-    from dlrl_core.scheduler.cluster_probe import living_actors, standing_reservations
-
-    wait_until(lambda: not living_actors(), "all actors of jobs are gone")
-    wait_until(lambda: not standing_reservations(), "all reservations are released")
-    wait_until(lambda: not job_processes(), "all processes of jobs are gone")
-
-
-def job_processes() -> list[str]:
-    """Command lines of Ray workers that are a Master, a trainer or a workload."""
-    hosts = ("ray::Master", "ray::TrainerHost", "ray::WorkloadHost")
-    found = []
-    for process in psutil.process_iter():
-        try:
-            line = " ".join(process.cmdline())
-        except (psutil.NoSuchProcess, psutil.ZombieProcess):
-            continue
-        if line.startswith(hosts):
-            found.append(line)
-    return found
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def children_of_this_process() -> set[int]:
-    return {child.pid for child in psutil.Process(os.getpid()).children(recursive=True)}

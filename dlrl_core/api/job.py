@@ -196,7 +196,7 @@ def _wait_or_stop(handle: JobHandle, on_status: Callable[[JobStatus], None] | No
         try:
             handle.stop("interrupted (Ctrl-C)")
         except KeyboardInterrupt:
-            _say(f"job '{handle.name}' is left as it is; stop it with: dlrl stop {handle.name}")
+            _say(f"job '{handle.name}' is left as it is; {handle.what_becomes_of_it()}")
         raise
 
 

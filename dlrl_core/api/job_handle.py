@@ -92,6 +92,12 @@ class JobHandle:
                 raise JobTimeoutError(self.name, f"job '{self.name}' did not stop within {_STOP_S:g} s")
             self._ask_ending(_ASK_S, deadline)
 
+    def what_becomes_of_it(self) -> str:
+        """What happens to the job when this process leaves it, in words."""
+        if self._connection.is_embedded:
+            return "its local Ray ends with this process"
+        return f"stop it with: dlrl stop {self.name}"
+
     def _ask_ending(self, period_s: float, deadline: float | None) -> None:
         left = period_s if deadline is None else max(0.0, min(period_s, deadline - time.monotonic()))
         ending = self._ask(self._master.ended, left)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import wait_until
+from checks import wait_until
 
 HERE = "sample_jobs.endings"
 TESTS = str(Path(__file__).parents[1])

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import assert_nothing_left, is_running, wait_until
+from checks import assert_nothing_left, is_running, wait_until
 
 from dlrl_core import RLJobBuilder
 from dlrl_core.context import JobContext, default_store_url, open_store

@@ -76,7 +76,7 @@ def test_each_workload_has_a_device_of_its_own(result):
 
 def test_the_embedded_ray_is_gone_with_the_job(result):
     import ray
-    from conftest import children_of_this_process, wait_until
+    from checks import children_of_this_process, wait_until
 
     assert not ray.is_initialized()
     from dlrl_core.scheduler.local_cluster import shared_cluster
