@@ -36,6 +36,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+_LARGEST_PICKLE = 1024 * 1024
+"""An exception that carries whole batches goes on as its text."""
+
 
 def _rebuild(cls: type[DlrlError], args: tuple[Any, ...], state: dict[str, Any]) -> DlrlError:
     error = cls.__new__(cls, *args)
@@ -62,8 +65,11 @@ class RemoteCause:
 
     @classmethod
     def of(cls, error: BaseException) -> RemoteCause:
-        if isinstance(error, _CarriesCause) and error.cause is not None:
-            return error.cause
+        inner = getattr(error, "cause", None)
+        if isinstance(inner, DlrlError):  # Ray's wrapper around one of ours
+            return cls.of(inner)
+        if isinstance(inner, RemoteCause):
+            return inner
         text = "".join(traceback_module.format_exception(error))
         return cls(
             type_name=type(error).__name__,
@@ -87,9 +93,11 @@ class RemoteCause:
 
 
 def _pickled_or_none(error: BaseException) -> bytes | None:
-    """Bytes that are known to load again: many exceptions pickle and then refuse to unpickle."""
+    """Bytes that are known to load again, many exceptions pickle and then refuse to unpickle; and not too many."""
     try:
         data = pickle.dumps(error)
+        if len(data) > _LARGEST_PICKLE:
+            return None
         pickle.loads(data)
     except Exception:  # noqa: BLE001 - user classes may fail in any way
         return None

@@ -117,18 +117,29 @@ class RLJob:
             master = start_master(launch)
         except ValueError as error:  # Ray's word for "that name is taken"
             raise JobExistsError(launch.job, _exists(launch.job)) from error
-        from dlrl_core.master.process_launches import process_names, start_processes  # while the Master starts
-        from dlrl_core.scheduler.workload_launcher import find_actor, kill
+        from dlrl_core.master.process_launches import end_all, start_processes  # while the Master starts
 
         try:
             start_processes(launch, self.spec, plan)
             _await_opened(launch.job, master)
         except BaseException:
-            for actor in (master, *(find_actor(launch.job, name) for name in process_names(plan))):
-                if actor is not None:
-                    kill(actor)
+            _call_off(master)
+            end_all(launch)
             raise
         return master
+
+
+def _call_off(master: Any) -> None:
+    """End a Master whose submit failed: by its own stop, so that the record says so, else by force."""
+    import ray
+
+    try:
+        ray.get(master.stop.remote("the submit was called off"), timeout=5)
+        ray.get(master.ended.remote(20.0), timeout=25)
+    except ray.exceptions.RayError:
+        pass  # it refused the job, or never came up
+    finally:
+        ray.kill(master, no_restart=True)
 
 
 def _plan_when_free(spec: JobSpec) -> ExecutionPlan:
@@ -181,7 +192,7 @@ def _await_opened(name: str, master: Any) -> None:
         raise (error.cause if isinstance(error.cause, DlrlError) else error) from None
     except ray.exceptions.RayError as error:
         reason = " ".join(str(error).split())[:300]
-        raise ClusterError(f"the master of job '{name}' did not come up within {_MASTER_UP_S:g} s: {reason}") from error
+        raise ClusterError(f"the master of job '{name}' did not come up: {reason}") from error
 
 
 def _exists(name: str) -> str:

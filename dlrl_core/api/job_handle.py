@@ -46,6 +46,8 @@ class JobHandle:
         self._is_submitter = is_submitter
         self._last: JobStatus | None = None
         self._ending: Any = None
+        # Asked once and kept: the answer reaches this process when the job ends, whenever we look at it.
+        self._ended_ref: Any = master.ended.remote(None)
 
     @classmethod
     def attach(cls, name: str, connection: Connection) -> JobHandle:
@@ -69,7 +71,7 @@ class JobHandle:
                 if on_status is not None and self._ending is None:
                     on_status(self.status())
             except ClusterError:
-                if not self._was_stopped_by_record():
+                if not self._has_ended_by_record():
                     raise
         return self._result()
 
@@ -98,35 +100,60 @@ class JobHandle:
             return "its local Ray ends with this process"
         return f"stop it with: dlrl stop {self.name}"
 
-    def _ask_ending(self, period_s: float, deadline: float | None) -> None:
-        left = period_s if deadline is None else max(0.0, min(period_s, deadline - time.monotonic()))
-        ending = self._ask(self._master.ended, left)
-        if ending is not None:
-            self._last = self._final_status(ending)
-            self._ending = ending
-            self._let_go()
+    def detach(self) -> None:
+        """Leave the job to itself: this process no longer needs it, or the cluster."""
+        self._connection.close()
 
-    def _was_stopped_by_record(self) -> bool:
-        """The Master is gone: whoever stopped the job may have let it go before we heard of it. The store knows."""
-        from dlrl_core.context import JobContext, default_store_url, open_store
+    def _ask_ending(self, period_s: float, deadline: float | None) -> None:
+        import ray
+        from ray.exceptions import RayActorError
+
+        left = period_s if deadline is None else max(0.0, min(period_s, deadline - time.monotonic()))
+        ready, _ = ray.wait([self._ended_ref], timeout=left)
+        if not ready:
+            return
+        try:
+            ending = ray.get(self._ended_ref)
+        except RayActorError as error:
+            if _is_dead(error):
+                raise ClusterError(f"the master of job '{self.name}' does not answer: {_line(error)}") from error
+            self._ask(self._master.ping)  # it is being restarted
+            self._ended_ref = self._master.ended.remote(None)
+            return
+        self._last = self._final_status(ending)
+        self._ending = ending
+        self._let_go()
+
+    def _has_ended_by_record(self) -> bool:
+        """The Master is gone before we heard of the end, as somebody else let it go. The store knows how it ended."""
         from dlrl_core.master.launch import JobEnding
 
-        try:
-            with open_store(default_store_url()) as store:
-                status = JobStatus.from_snapshot(JobContext.load(store, self.name).snapshot())
-        except DlrlError:
-            return False
-        is_this_run = self._last is None or self._last.view["run_id"] == status.view["run_id"]
-        if not is_this_run or status.state != "stopped":
+        status = self._recorded_status()
+        if status is None:
             return False
         self._last, self._ending = status, JobEnding(state=status.state, why=status.why)
         self._connection.close()
         return True
 
+    def _recorded_status(self) -> JobStatus | None:
+        """What the store says of this run, if it says that it has ended."""
+        from dlrl_core.context import JobContext, default_store_url, open_store
+
+        try:
+            with open_store(default_store_url()) as store:
+                status = JobStatus.from_snapshot(JobContext.load(store, self.name).snapshot())
+        except DlrlError:
+            return None
+        is_this_run = self._last is None or self._last.view["run_id"] == status.view["run_id"]
+        return status if is_this_run and status.is_final else None
+
     def _final_status(self, ending: Any) -> JobStatus:
         try:
             return JobStatus.from_snapshot(self._ask(self._master.status))
-        except ClusterError:  # somebody else let the Master go in between; how the job ended, we know
+        except ClusterError:  # the Master has gone in between; how the job ended, we know
+            status = self._recorded_status()
+            if status is not None:
+                return status
             if self._last is None:
                 raise
             last = self._last.view

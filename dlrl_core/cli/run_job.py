@@ -47,6 +47,7 @@ def submit_job(given: JobInput, *, name: str | None, address: str | None, as_jso
         job = given.build(import_classes=True)
         handle = job.submit(name or given.default_name(), blocking=False, address=address)
         status = handle.status()  # the Master is up, and no longer needs this process
+        handle.detach()  # from here on, what the job prints is no longer ours to print
     if as_json:
         print_json({"name": status.name, "state": status.state, "run_id": status.view["run_id"]}, stdout)
     else:

@@ -30,7 +30,7 @@ def diagnose(seen: Observation) -> Finding:
             )
         case TrainerRaised():
             return Finding(
-                kind=FindingKind.USER_ERROR,
+                kind=FindingKind.PROCESS_DIED if seen.is_death else FindingKind.USER_ERROR,
                 subject=seen.failed_workload or "trainer",
                 message=f"{seen.why}{_at(seen.step)}",
                 cause=seen.cause,

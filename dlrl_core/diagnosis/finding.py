@@ -33,6 +33,8 @@ class TrainerRaised:
     why: str
     cause: RemoteCause | None
     failed_workload: str | None
+    is_death: bool
+    """What it met was the death of that workload."""
     step: int | None
 
 

@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayTaskError
 
 from dlrl_core.context import JobContext
-from dlrl_core.errors import DlrlError
+from dlrl_core.errors import DlrlError, TrainerError
 from dlrl_core.master.waiting import answers_of
 from dlrl_core.roles import RoleType
 from dlrl_core.trainer.progress import ProgressReport
 from dlrl_core.trainer.trainer_host import TrainerOutcome
 from dlrl_core.trainer.workload_handle import WorkloadHandle
+from dlrl_core.workload.death_reason import GONE, death_reason
 from dlrl_core.workload.process import HostFacts, check_run
 
 _ASK_S = 2.0
@@ -45,6 +46,8 @@ class Executor:
             )
         except RayTaskError as error:
             raise (error.cause if isinstance(error.cause, DlrlError) else error) from None
+        except GONE as error:
+            raise TrainerError(f"the trainer's process died while it was starting: {death_reason(error)}") from None
         fact: HostFacts = facts["trainer"]
         check_run(fact, self._run_id)
         with self._context.change() as change:
@@ -81,7 +84,7 @@ class Executor:
             return None
         try:
             call: str | None = await asyncio.wait_for(_answer(self._trainer.current_call.remote()), _ASK_S)
-        except (TimeoutError, RayActorError, RayTaskError):
+        except (TimeoutError, RayTaskError, *GONE):
             return None
         role, _, method = (call or "").partition(".")
         return method if method and name.rpartition("-")[0] == role else None

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayTaskError
 
 from dlrl_core.context import JobContext, JobState, WorkloadReport, WorkloadState
 from dlrl_core.diagnosis import Observation, TrainerGone, TrainerRaised, WorkloadGone, diagnose
@@ -28,7 +28,7 @@ from dlrl_core.spec import JobSpec
 from dlrl_core.trainer.progress import ProgressReport
 from dlrl_core.trainer.trainer_host import TrainerOutcome
 from dlrl_core.trainer.workload_handle import WorkloadHandle
-from dlrl_core.workload.death_reason import death_reason
+from dlrl_core.workload.death_reason import GONE, death_reason
 from dlrl_core.workload.master_handle import MasterHandle
 from dlrl_core.workload.process import HostFacts, check_run
 
@@ -67,7 +67,7 @@ class JobManager:
             cause = getattr(error, "cause", None)
             why = getattr(error, "summary", None) or str(error)
             return JobEnding(state=JobState.FAILED, why=why, cause=cause)
-        except (RayActorError, RayTaskError) as error:
+        except (RayTaskError, *GONE) as error:
             return JobEnding(state=JobState.FAILED, why=death_reason(error), cause=RemoteCause.of(error))
         except Exception as error:  # noqa: BLE001 - whatever we got wrong, the job must still be torn down
             why = f"the master failed: {type(error).__name__}: {error}"
@@ -83,8 +83,7 @@ class JobManager:
         self._hosts = start_processes(self._launch, self._spec, self._plan)
         self._executor.take(self._hosts.pop(TRAINER))
         facts = await self._host_facts()
-        tables = await self._construct(facts)
-        await self._executor.loaded(self._limits.construct_s)
+        tables, _ = await asyncio.gather(self._construct(facts), self._executor.loaded(self._limits.construct_s))
         return tables
 
     async def _host_facts(self) -> dict[str, HostFacts]:
@@ -124,7 +123,7 @@ class JobManager:
             return await answers_of(refs, doing=doing, timeout_s=timeout_s)
         except RayTaskError as error:
             raise (error.cause if isinstance(error.cause, DlrlError) else error) from None
-        except RayActorError as error:
+        except GONE as error:
             seen = await self._first_gone(refs)
             role, _, rank = seen.rpartition("-")
             raise WorkloadDiedError(
@@ -140,7 +139,7 @@ class JobManager:
                 await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(ref.future())), timeout=0.01)
             except TimeoutError:
                 continue
-            except RayActorError:
+            except GONE:
                 return name
             except RayTaskError:
                 continue
@@ -169,6 +168,7 @@ class JobManager:
                     why=seen.why or "the trainer failed",
                     cause=seen.cause,
                     failed_workload=seen.failed_workload,
+                    is_death=seen.is_death,
                     step=self._step(),
                 )
             decision = self._policy.decide(diagnose(seen))
@@ -195,20 +195,23 @@ class JobManager:
     async def _watch_workload(self, name: str, host: Any) -> None:
         try:
             await host.watch.remote()
-        except RayActorError as error:
-            gone = WorkloadGone(
-                name=name,
-                reason=death_reason(error),
-                call=await self._executor.current_call(name),
-                step=self._step(),
-            )
-            self._seen.put_nowait(gone)
+            return  # it was asked to end
+        except GONE as error:
+            reason = death_reason(error)
+        except Exception as error:  # noqa: BLE001 - a watch that ends in silence would let the job hang for ever
+            reason = f"it can no longer be watched: {type(error).__name__}: {error}"
+        call = await self._executor.current_call(name)
+        self._seen.put_nowait(WorkloadGone(name=name, reason=reason, call=call, step=self._step()))
 
     async def _watch_trainer(self) -> None:
         try:
             self._seen.put_nowait(await self._executor.outcome())
-        except RayActorError as error:
-            self._seen.put_nowait(TrainerGone(reason=death_reason(error), step=self._step()))
+            return
+        except GONE as error:
+            reason = death_reason(error)
+        except Exception as error:  # noqa: BLE001 - as above
+            reason = f"it can no longer be watched: {type(error).__name__}: {error}"
+        self._seen.put_nowait(TrainerGone(reason=reason, step=self._step()))
 
     def _step(self) -> int | None:
         return self._context.record.progress.step
@@ -219,21 +222,29 @@ class JobManager:
         """Kill and release everything, whatever state it is in, then write how the job ended."""
         for watch in list(self._watches):
             watch.cancel()
-        found = {name: workload_launcher.find_actor(self._launch.job, name) for name in process_names(self._plan)}
-        doomed = {name: actor for name, actor in found.items() if actor is not None}
-        living = [actor for name, actor in doomed.items() if self._is_up(name)]
+        living = [actor for name, actor in self._processes().items() if self._is_up(name)]
         ends = [asyncio.ensure_future(_quiet(actor.end.remote())) for actor in living]
         if ends:
             await asyncio.wait(ends, timeout=_LAST_WORD_S)
-        for actor in doomed.values():
-            workload_launcher.kill(actor)
-        release(self._launch.reservation)
+        self.end_processes()
+        if self._context.record.state.is_final:
+            return  # an earlier Master wrote it, and did not live to leave
         with self._context.change() as change:
             for name, workload in self._context.workloads.items():
                 if workload.state is not WorkloadState.DEAD:
                     change.workload(name, state=WorkloadState.ENDED)
             change.job(state=JobState(ending.state), why=ending.why)
             change.event("ended", ending.why or "the trainer returned", subject="job", state=ending.state)
+
+    def end_processes(self) -> None:
+        """Kill what is left of the job's processes and release its reservation; harmless where nothing is."""
+        for actor in self._processes().values():
+            workload_launcher.kill(actor)
+        release(self._launch.reservation)
+
+    def _processes(self) -> dict[str, Any]:
+        found = {name: workload_launcher.find_actor(self._launch.job, name) for name in process_names(self._plan)}
+        return {name: actor for name, actor in found.items() if actor is not None}
 
     def _enter(self, state: JobState, message: str) -> None:
         with self._context.change() as change:
@@ -250,5 +261,5 @@ async def _quiet(ref: Any) -> None:
     """Wait for a last word that may never come."""
     try:
         await ref
-    except (RayActorError, RayTaskError):
+    except (RayTaskError, *GONE):
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dlrl_core.errors import RemoteCause
@@ -26,9 +26,9 @@ class MasterLaunch:
 
     job: str
     run_id: str
-    spec_json: str
+    spec_json: str = field(repr=False)
     plan_json: str
-    store_url: str
+    store_url: str = field(repr=False)
     python_path: tuple[str, ...]
     plugins: str | None
     reservation: Any

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from dlrl_core.trainer.progress import ProgressReport
 
 
+_GRACE_S = 0.1
+
+
 class Master:
     """What drivers, trainers and workloads can ask of a job's Master. All the work is JobManager's."""
 
@@ -45,45 +48,58 @@ class Master:
             self._manager = JobManager(launch, self._context)
         except DlrlError as error:
             self._refusal = error
-        else:
-            # Ray runs this constructor on the actor's event loop. A call to ourselves would fail during a restart.
-            self._driving = asyncio.get_running_loop().create_task(self._drive())
+        # Ray runs this constructor on the actor's event loop. A call to ourselves would fail during a restart.
+        work = self._drive() if self._refusal is None else self._give_up()
+        self._working = asyncio.get_running_loop().create_task(work)
 
     async def opened(self) -> None:
         """Answers when the Master is up; raises if it could not take up the job."""
         if self._refusal is not None:
             raise self._refusal
 
+    async def _give_up(self) -> None:
+        """The driver that asked hears why and cleans up; should it be gone, we do."""
+        from dlrl_core.master.process_launches import end_all
+
+        await asyncio.sleep(self._launch.limits.linger_s)
+        end_all(self._launch)
+        self._end_self()
+
     async def _drive(self) -> None:
         """The whole life of the job, or, for a Master that was restarted, the end of it."""
-        is_second = _was_restarted()
-        if is_second or self._context.record.state is not JobState.SUBMITTED:
-            # Adopting what lives comes with failover; until then a second Master only cleans up.
-            ending = JobEnding(state=JobState.FAILED, why="the master died and was restarted")
-        else:
-            ending = await self._work_until_stopped()
+        ending = await self._first_ending()
         try:
             await self._manager.tear_down(ending)
         finally:
             self._ending = ending
             self._ended.set()
-        await asyncio.sleep(self._launch.limits.linger_s)
-        await self.leave()
+            await asyncio.sleep(self._launch.limits.linger_s)
+            await self.leave()
+
+    async def _first_ending(self) -> JobEnding:
+        record = self._context.record
+        if record.state.is_final:
+            return JobEnding(state=record.state, why=record.why)
+        if _was_restarted() or record.state is not JobState.SUBMITTED:
+            # Adopting what lives comes with failover; until then a second Master only cleans up.
+            return JobEnding(state=JobState.FAILED, why="the master died and was restarted")
+        return await self._work_until_stopped()
 
     async def _work_until_stopped(self) -> JobEnding:
         work = asyncio.ensure_future(self._manager.run())
         stop = asyncio.ensure_future(self._stop_asked.wait())
         await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
-        if work.done():
+        if not work.done():
+            work.cancel()
+            await asyncio.wait({work})
+        elif not self._stop_asked.is_set() or work.result().state == JobState.FINISHED:
             return work.result()
-        work.cancel()
-        await asyncio.wait({work})
         return JobEnding(state=JobState.STOPPED, why=self._stop_reason)
 
     # ---- asked by drivers
 
-    async def ended(self, timeout_s: float) -> JobEnding | None:
+    async def ended(self, timeout_s: float | None) -> JobEnding | None:
         """How the job ended; None if it has not within the time."""
         self._waiting += 1
         try:
@@ -95,9 +111,11 @@ class Master:
         return self._ending
 
     async def status(self) -> JobView:
+        await self.opened()
         return self._context.snapshot(reports=self._manager.reports)
 
     async def stop(self, reason: str) -> None:
+        await self.opened()
         if self._ended.is_set() or self._stop_asked.is_set():
             return
         self._stop_reason = reason
@@ -111,7 +129,12 @@ class Master:
         await self._ended.wait()
         while self._waiting:
             await asyncio.sleep(0.01)
+        await asyncio.sleep(_GRACE_S)  # their answers are on the way
+        self._manager.end_processes()  # a driver that lagged may have asked for one again
         self._store.close()
+        self._end_self()
+
+    def _end_self(self) -> None:
         # Not exit_actor: it would wait for calls that are still being answered.
         ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
 

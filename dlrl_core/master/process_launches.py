@@ -13,6 +13,7 @@ from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.plan import ExecutionPlan, WorkloadPlan
 from dlrl_core.scheduler import workload_launcher
 from dlrl_core.scheduler.names import TRAINER
+from dlrl_core.scheduler.reservation import release
 from dlrl_core.spec import JobSpec
 from dlrl_core.trainer.trainer_host import TrainerLaunch
 from dlrl_core.workload.identity import WorkloadIdentity
@@ -30,6 +31,16 @@ def start_processes(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan) ->
     for handle in handles.values():
         handle.load.remote()  # as soon as the process is up, without waiting for the others
     return handles
+
+
+def end_all(launch: MasterLaunch) -> None:
+    """Kill all of them that live and give back the reservation; for whoever started them and can't go on."""
+    plan = ExecutionPlan.from_json(launch.plan_json)
+    for name in process_names(plan):
+        actor = workload_launcher.find_actor(launch.job, name)
+        if actor is not None:
+            workload_launcher.kill(actor)
+    release(launch.reservation)
 
 
 def process_names(plan: ExecutionPlan) -> list[str]:

@@ -65,7 +65,7 @@ class LocalCluster:
         self._log.flush()
         log = self.folder / "keeper.log"
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-        reason = lines[-1] if lines else f"no word within {_START_TIMEOUT_S:g} s"
+        reason = lines[-1] if lines else f"it said nothing (limit {_START_TIMEOUT_S:g} s)"
         return f"the embedded local Ray did not start: {reason}"
 
     def stop(self) -> None:

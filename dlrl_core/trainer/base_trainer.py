@@ -118,7 +118,7 @@ class BaseTrainer(ABC):
     def get_workload_resource(self, role: RoleType | str) -> dict[str, float]:
         """The Ray resources of each workload of the role, such as {'CPU': 1.0, 'GPU': 0.5}."""
         try:
-            return dict(self._resources[RoleType(role)])
+            return dict(self._resources[RoleType(str(role).lower())])
         except (KeyError, ValueError):
             present = ", ".join(f"'{role}'" for role in self._resources)
             raise DlrlError(f"the job has no role '{role}'; it has: {present}") from None

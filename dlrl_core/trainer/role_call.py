@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayTaskError
 
-from dlrl_core.errors import CallTimeoutError, DlrlError, WorkloadDiedError
-from dlrl_core.workload.death_reason import death_reason
+from dlrl_core.errors import CallTimeoutError, DlrlError, RemoteCause, WorkloadCallError, WorkloadDiedError
+from dlrl_core.workload.death_reason import GONE, death_reason
 
 
 class RoleCall:
@@ -40,7 +40,7 @@ class RoleCall:
             self._await_all(timeout)
         try:
             results = ray.get(self.refs)
-        except (RayTaskError, RayActorError) as error:
+        except (RayTaskError, *GONE) as error:
             raise self._named(error) from _cause_of(error)
         return results if self.post_func is None else self.post_func(results)
 
@@ -61,7 +61,7 @@ class RoleCall:
     def _results_of(self, done: list[Any], rank_of: dict[Any, int]) -> dict[int, Any]:
         try:
             return {rank_of[ref]: ray.get(ref) for ref in done}
-        except (RayTaskError, RayActorError) as error:
+        except (RayTaskError, *GONE) as error:
             raise self._named(error) from _cause_of(error)
 
     def _named(self, error: Exception) -> DlrlError:
@@ -69,6 +69,16 @@ class RoleCall:
         if isinstance(error, RayTaskError) and isinstance(error.cause, DlrlError):
             return error.cause
         rank = self._failed_rank()
+        if isinstance(error, RayTaskError) and not isinstance(error, GONE):
+            # Not raised by the method: its arguments did not arrive, or its result could not be sent.
+            cause = RemoteCause.of(error.cause if isinstance(error.cause, BaseException) else error)
+            return WorkloadCallError(
+                f"role '{self.role}' rank {rank} could not run '{self.method}': {cause}",
+                role=self.role,
+                rank=rank,
+                method=self.method,
+                cause=cause,
+            )
         return WorkloadDiedError(
             f"workload '{self.role}-{rank}' died during '{self.method}': {death_reason(error)}",
             role=self.role,
@@ -82,7 +92,7 @@ class RoleCall:
                 ray.get(ref, timeout=0)
             except GetTimeoutError:
                 continue
-            except (RayTaskError, RayActorError):
+            except (RayTaskError, *GONE):
                 return rank
         return self.ranks[0]
 
@@ -99,4 +109,4 @@ class RoleCall:
 def _cause_of(error: Exception) -> BaseException | None:
     """The user's own exception, where it can be loaded here: shown as the direct cause."""
     cause = getattr(getattr(error, "cause", None), "cause", None)
-    return cause.load() if cause is not None else None
+    return cause.load() if isinstance(cause, RemoteCause) else None

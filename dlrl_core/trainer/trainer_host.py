@@ -11,7 +11,7 @@ from typing import Any
 import ray
 from ray import cloudpickle
 
-from dlrl_core.errors import RemoteCause, TrainerError, WorkloadError
+from dlrl_core.errors import RemoteCause, TrainerError, WorkloadDiedError, WorkloadError
 from dlrl_core.roles import RoleType
 from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.trainer.base_trainer import BaseTrainer
@@ -48,6 +48,8 @@ class TrainerOutcome:
     why: str | None = None
     cause: RemoteCause | None = None
     failed_workload: str | None = None
+    is_death: bool = False
+    """The failed workload's process is gone: no error of user code."""
     progress: ProgressReport | None = None
     """Where the trainer was at its end; reports on their way may come too late to tell."""
 
@@ -142,7 +144,10 @@ class TrainerHost:
         while not self._ended.wait(_PUSH_PERIOD_S):
             if self._progress.changes != seen:
                 seen = self._progress.changes
-                master.trainer_progress.remote(self._progress.report())
+                try:
+                    master.trainer_progress.remote(self._progress.report())
+                except Exception:  # noqa: BLE001 - the Master may be restarting: the next report counts
+                    continue
 
 
 class _LazyClasses(Mapping[RoleType, type]):
@@ -163,12 +168,16 @@ class _LazyClasses(Mapping[RoleType, type]):
 
 def _failure(error: BaseException, phase: str) -> TrainerOutcome:
     """How the trainer failed, in one sentence; a workload's own error is the first cause, not the call that met it."""
+    inner = getattr(error, "cause", None)
+    if isinstance(inner, WorkloadError):  # Ray's wrapper around ours, from a ray.get of the user's own
+        error = inner
     if isinstance(error, WorkloadError):
         return TrainerOutcome(
             is_success=False,
             why=error.summary,
             cause=RemoteCause.of(error),
             failed_workload=f"{error.role}-{error.rank}",
+            is_death=isinstance(error, WorkloadDiedError),
         )
     text = str(error).strip().splitlines()
     what = f"{type(error).__name__}: {text[0]}" if text else type(error).__name__

@@ -1,6 +1,25 @@
-"""Why a process is gone, in a few words: what Ray says of it runs over half a page."""
+"""How Ray says that a process is gone, and why in a few words: its own words run over half a page."""
 
 from __future__ import annotations
+
+from ray.exceptions import (
+    ActorUnschedulableError,
+    NodeDiedError,
+    OutOfMemoryError,
+    RayActorError,
+    RuntimeEnvSetupError,
+    WorkerCrashedError,
+)
+
+GONE = (
+    RayActorError,
+    OutOfMemoryError,
+    RuntimeEnvSetupError,
+    ActorUnschedulableError,
+    NodeDiedError,
+    WorkerCrashedError,
+)
+"""What a call to an actor raises when its process is gone, or never came. Most of them share no base but Ray's own."""
 
 _SEEN = (
     # Ray's words, in the order in which they are looked for, and ours

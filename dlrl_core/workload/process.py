@@ -35,14 +35,17 @@ _PORTS = range(20_000, 30_000)
 class ProcessSetup:
     """How a process of the job is made ready: environment, import path, plugins."""
 
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
     python_path: Sequence[str] = ()
     plugins: str | None = None
     framework: str | None = None
 
     def start_env(self) -> dict[str, str]:
-        """The part of `env` that must be there when the process starts; Ray shows it in its state."""
-        return {key: value for key, value in self.env.items() if key.startswith(AT_PROCESS_START)}
+        """The part of `env` that must be there when the process starts. Ray shows it in its state: no secrets in it."""
+        from dlrl_core.context import looks_secret
+
+        early = {key: value for key, value in self.env.items() if key.startswith(AT_PROCESS_START)}
+        return {key: value for key, value in early.items() if not looks_secret(key)}
 
     def set_environment(self) -> None:
         """First of all: variables and import path."""

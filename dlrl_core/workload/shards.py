@@ -46,7 +46,7 @@ class _Cutter:
 
 
 def _cutter(value: Any) -> _Cutter | None:
-    if isinstance(value, str | bytes | bytearray | Whole):
+    if isinstance(value, str | bytes | bytearray | Whole) or hasattr(value, "_fields"):  # a named tuple is a record
         return None
     if isinstance(value, list | tuple) or _is_array(value):
         return _Cutter(len(value), lambda parts: [value[piece] for piece in split_range(len(value), parts)])

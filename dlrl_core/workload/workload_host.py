@@ -102,6 +102,8 @@ class WorkloadHost:
             if not issubclass(self._class, BaseWorkload):
                 raise TypeError(f"'{self._launch.cls}' does not extend dlrl_core.BaseWorkload")
             self._workload = self._class(master, self._config)
+            methods = methods_of(self._class)
+            table = cloudpickle.dumps(methods) if self._identity.rank == 0 else None
         except Exception as error:  # noqa: BLE001 - user code; the Master gets the first cause
             self._state = WorkloadState.DEAD
             raise WorkloadStartError(
@@ -110,11 +112,10 @@ class WorkloadHost:
                 rank=self._identity.rank,
                 cause=RemoteCause.of(error),
             ) from None
-        methods = methods_of(self._class)
         self._slots = {info.slot: name for name, info in methods.items() if info.slot is not None}
         self._state = WorkloadState.READY
         threading.Thread(target=self._push_reports, name="dlrl-reports", daemon=True).start()
-        return cloudpickle.dumps(methods) if self._identity.rank == 0 else None
+        return table
 
     # ---- the trainer's calls
 

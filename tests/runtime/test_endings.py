@@ -65,6 +65,12 @@ def test_a_finished_job_returns_what_fit_returned_and_its_record_says_finished()
             "workload 'actor-1' could not start 'sample_jobs.endings.RefusesToStart': OSError: ",
         ),
         ("Finishes", "DiesAtStart", "died during 'construct'"),
+        (
+            "MeetsErrorThroughHandle",
+            "Worker",
+            "role 'actor' rank 0 raised ValueError: the data is bad in 'raise_error'",
+        ),
+        ("MeetsUnsendable", "Worker", "could not run 'unsendable': TypeError"),
         ("LosesWorkload", "Worker", "died during 'die'"),
         ("LosesIdleWorkload", "Worker", "workload 'actor-0' died"),
         ("Dies", "Worker", "the trainer's process died"),
@@ -150,6 +156,19 @@ def test_a_reservation_that_is_not_granted_in_time_names_what_is_missing(ray_2_n
             handle.wait()
     finally:
         remove_placement_group(greedy)
+
+
+def test_a_driver_that_looks_late_still_gets_the_result():
+    from dlrl_core.api.connection import connect
+    from dlrl_core.master.launch import MasterLimits
+    from dlrl_core.plan import make_plan
+    from dlrl_core.scheduler.cluster_probe import living_actors, view_cluster
+
+    early = job("Finishes", word="kept")
+    plan = make_plan(early.spec, view_cluster())
+    handle = start_with_plan("late", early, plan, connect(), MasterLimits(linger_s=0.1))
+    wait_until(lambda: not living_actors(), "the Master has gone by itself", 60)
+    assert handle.wait().value["job"] == "kept"
 
 
 def start_with_plan(name, rl_job, plan, connection, limits=None):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -25,6 +26,9 @@ class Worker(BaseWorkload):
 
     def raise_error(self):
         raise ValueError("the data is bad")
+
+    def unsendable(self):
+        return threading.Lock()
 
     def start_child(self):
         """A process of its own that would outlive this one if nobody ended it."""
@@ -75,6 +79,18 @@ class Raises(_Trainer):
 class MeetsError(_Trainer):
     def fit(self):
         self.RG_ACTOR.raise_error()
+
+
+class MeetsErrorThroughHandle(_Trainer):
+    """As MeetsError, with Ray's own ray.get."""
+
+    def fit(self):
+        ray.get(self.actors[0].raise_error.remote())
+
+
+class MeetsUnsendable(_Trainer):
+    def fit(self):
+        self.RG_ACTOR.unsendable()
 
 
 class LosesWorkload(_Trainer):
