@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -21,6 +23,12 @@ def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEAD
             return found
         time.sleep(0.05)
     raise AssertionError(f"not within {deadline_s:g} s: {what}")
+
+
+def short_temp_folder() -> Path:
+    """A folder whose path is short enough for Ray's sockets, and that the end of the run removes in any case."""
+    base = Path(os.environ.get("DLRL_TEST_TMP", "/tmp/d"))
+    return Path(tempfile.mkdtemp(prefix=f"{base.name}-", dir=base.parent))
 
 
 def assert_nothing_left() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +12,27 @@ import pytest
 from checks import assert_nothing_left
 
 from dlrl_core.plan import ClusterView
+
+_guard: subprocess.Popen[bytes] | None = None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """All files of a test run lie under one short name in /tmp; a guard removes them however the run ends."""
+    global _guard  # noqa: PLW0603 - one for each run
+    if config.option.basetemp is not None or config.option.collectonly:
+        return
+    base = Path("/tmp") / f"d{secrets.token_hex(2)}"
+    base.mkdir(mode=0o700)
+    config.option.basetemp = str(base / "p")
+    os.environ["DLRL_TEST_TMP"] = str(base)
+    # It reads from a pipe that only this process holds: the end of the file is the end of the run, SIGKILL included.
+    clean = 'cat >/dev/null; rm -rf "$0" "$0"-*; sleep 3; rm -rf "$0" "$0"-*'
+    _guard = subprocess.Popen(["sh", "-c", clean, str(base)], stdin=subprocess.PIPE, start_new_session=True)
+
+
+def pytest_unconfigure() -> None:
+    if _guard is not None and _guard.stdin is not None:
+        _guard.stdin.close()
 
 
 @pytest.fixture(autouse=True)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from checks import short_temp_folder
 from cli_shell import Shell
 
 
 def _shell() -> Iterator[Shell]:
-    folder = Path(tempfile.mkdtemp(prefix="clit-", dir="/tmp"))
+    folder = short_temp_folder()
     (folder / "t").mkdir()
     yield Shell(folder)
     shutil.rmtree(folder)

@@ -7,12 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import psutil
 import pytest
-from checks import wait_until
+from checks import short_temp_folder, wait_until
 
 HERE = "sample_jobs.endings"
 TESTS = str(Path(__file__).parents[1])
@@ -21,7 +20,7 @@ TESTS = str(Path(__file__).parents[1])
 @pytest.fixture
 def short_tmp():
     """A temp folder whose path is short enough for Ray's sockets."""
-    folder = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))
+    folder = short_temp_folder()
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
