@@ -9,8 +9,8 @@ import ray
 
 from dlrl_core import BaseTrainer, BaseWorkload
 
-ROUNDS = 40
-CALLS = 20
+ROUNDS = 80
+CALLS = 10
 
 
 class Idle(BaseWorkload):
