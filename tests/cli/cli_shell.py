@@ -7,9 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,16 +95,6 @@ class Shell:
 
     def temp_files(self) -> list[Path]:
         return list(self.temp.iterdir())
-
-
-def wait_until(is_true: Callable[[], Any], *, within_s: float = 30.0) -> Any:
-    """The first true answer; fails the test if none came in time."""
-    deadline = time.monotonic() + within_s
-    while not (answer := is_true()):
-        if time.monotonic() > deadline:
-            pytest.fail(f"still not so after {within_s:g} s")
-        time.sleep(0.05)
-    return answer
 
 
 def acme_path(folder: Path) -> str:

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 import ray
-from cli_shell import PACED, ROOT, acme_path, wait_until
+from checks import wait_until
+from cli_shell import PACED, ROOT, acme_path
 
 from dlrl_core.scheduler.cluster_probe import living_actors, standing_reservations
 from dlrl_core.scheduler.names import MASTER
@@ -22,7 +23,7 @@ def address(cluster_2_nodes_8_gpus):
     """A cluster on which these tests leave nothing."""
     yield cluster_2_nodes_8_gpus
     with joined(cluster_2_nodes_8_gpus):
-        wait_until(lambda: not living_actors() and not standing_reservations())
+        wait_until(lambda: not living_actors() and not standing_reservations(), "the cluster is empty")
 
 
 @contextmanager
@@ -107,9 +108,9 @@ def test_doctor_finds_what_a_lost_master_left_behind_and_how_to_remove_it(shell,
     submitted = shell.run("run", PACED, "--name", "orphan", "--address", address, "--detach", "--json", *ENDLESS)
     assert (submitted.code, submitted.json["name"]) == (0, "orphan")
     with joined(address):
-        wait_until(lambda: len(living_actors().get("orphan", [])) == 3)
+        wait_until(lambda: len(living_actors().get("orphan", [])) == 3, "all its processes have started")
         kill(find_actor("orphan", MASTER))
-        wait_until(lambda: find_actor("orphan", MASTER) is None)
+        wait_until(lambda: find_actor("orphan", MASTER) is None, "the Master is gone")
 
         examined = shell.run("doctor", "--address", address, "--json")
         listed = shell.run("status", "orphan", "--address", address)

@@ -7,7 +7,8 @@ import signal
 import threading
 
 import pytest
-from cli_shell import PACED, wait_until
+from checks import wait_until
+from cli_shell import PACED
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def test_progress_and_what_the_job_prints_go_to_stderr(shared_run):
 
 
 def test_nothing_is_left_after_the_job(module_shell, shared_run):
-    wait_until(lambda: not module_shell.processes())
+    wait_until(lambda: not module_shell.processes(), "no process is left")
 
     assert module_shell.temp_files() == []
 
@@ -82,7 +83,7 @@ def test_ctrl_c_stops_the_job_and_leaves_nothing(shell):
     said: list[str] = []
     reader = threading.Thread(target=lambda: said.extend(process.stderr), daemon=True)
     reader.start()
-    wait_until(lambda: any("is running (fit)" in line for line in said), within_s=90)
+    wait_until(lambda: any("is running (fit)" in line for line in said), "it runs", 90)
     assert shell.processes()
 
     os.killpg(process.pid, signal.SIGINT)
@@ -95,6 +96,6 @@ def test_ctrl_c_stops_the_job_and_leaves_nothing(shell):
     assert "stopping job 'paced'; Ctrl-C again leaves it as it is" in text
     assert text.endswith("error: interrupted\n")
     assert "Traceback" not in text
-    wait_until(lambda: not shell.processes())
+    wait_until(lambda: not shell.processes(), "no process is left")
     assert shell.temp_files() == []
     assert shell.run("status", "--json").json["jobs"][0]["state"] == "stopped"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from checks import assert_nothing_left, is_running, wait_until
 
@@ -252,9 +253,9 @@ def test_a_killed_master_comes_back_and_cleans_up():
     assert record_of("masterless").master_incarnation == 2
 
 
-@pytest.mark.parametrize("times", [1, 2])
-def test_ctrl_c_stops_the_job_and_a_second_one_leaves_it(times, ray_2_nodes_8_gpus, dlrl_home, tmp_path):
-    """A terminal sends SIGINT to the whole process group; the job must hear of it through dlrl alone."""
+@pytest.fixture
+def interruptible(ray_2_nodes_8_gpus, dlrl_home, tmp_path):
+    """A driver in a process group of its own, with a job that trains until somebody stops it."""
     mark = tmp_path / "mark"
     config = json.dumps({"mark": str(mark)})
     script = (
@@ -270,28 +271,46 @@ def test_ctrl_c_stops_the_job_and_a_second_one_leaves_it(times, ray_2_nodes_8_gp
         start_new_session=True,
     )
     wait_until(lambda: mark.exists() and mark.read_text(), "training has begun")
+    return driver
+
+
+def interrupt(driver):
+    """What a terminal does on Ctrl-C: SIGINT to the whole process group. The job must hear of it through dlrl alone."""
     os.killpg(driver.pid, signal.SIGINT)
-    assert driver.stderr is not None
     lines = iter(driver.stderr.readline, "")
     assert any("stopping job 'interrupted'; Ctrl-C again leaves it as it is" in line for line in lines)
-    if times == 2:
-        os.killpg(driver.pid, signal.SIGINT)
-    rest = driver.stderr.read()
-    driver.wait(timeout=60)
-    assert "KeyboardInterrupt" in rest
-    if times == 1:
-        assert record_of("interrupted").state == "stopped"
-        assert record_of("interrupted").why == "interrupted (Ctrl-C)"
-    elif "is left as it is" in rest:
-        end_left_job("interrupted")
 
 
-def end_left_job(name):
-    """A job that a second Ctrl-C left behind; the stop it was asked for may still go through."""
+def test_ctrl_c_stops_the_job(interruptible):
+    interrupt(interruptible)
+    assert "KeyboardInterrupt" in interruptible.stderr.read()
+    interruptible.wait(timeout=60)
+    assert record_of("interrupted").state == "stopped"
+    assert record_of("interrupted").why == "interrupted (Ctrl-C)"
+
+
+def test_a_second_ctrl_c_leaves_the_job_as_it_is(interruptible):
+    """The Master is held still, so that the second Ctrl-C surely comes before the stop is done."""
     from dlrl_core.api.connection import connect
     from dlrl_core.api.job_handle import JobHandle
 
+    [master] = [process for process in psutil.process_iter() if is_master(process)]
+    master.suspend()
     try:
-        JobHandle.attach(name, connect()).stop()
-    except JobNotFoundError:
-        return
+        interrupt(interruptible)
+        os.killpg(interruptible.pid, signal.SIGINT)
+        said = interruptible.stderr.read()
+        interruptible.wait(timeout=60)
+    finally:
+        master.resume()
+    assert "job 'interrupted' is left as it is; stop it with: dlrl stop interrupted" in said
+    left = JobHandle.attach("interrupted", connect())
+    assert left.status().state == "running"
+    left.stop()
+
+
+def is_master(process):
+    try:
+        return "ray::Master" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False

@@ -166,7 +166,7 @@ def test_collocated_ranks_are_on_the_same_device_and_nobody_else_is(seen):
 
 def test_blocking_false_returns_a_handle_before_the_method_ends(seen):
     calls = seen["calls"]
-    assert calls["a_returned_after"] < 0.25
+    assert calls["a_returned_after"] < 1.5  # the method itself takes 2 s
     assert calls["a_is_handle"] == "RoleCall"
     assert calls["a_refs"] == ["ObjectRef", "ObjectRef"]
     assert calls["a"] == calls["a_through_ray"] == [("a", 0, "x"), ("a", 1, "x")]

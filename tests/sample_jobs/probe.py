@@ -74,7 +74,7 @@ class ProbeWorkload(BaseWorkload):
 
     @trainer_invocation(blocking=False)
     def a(self, value):
-        time.sleep(0.3)
+        time.sleep(2)
         return ("a", self.rank, value)
 
     @trainer_invocation(is_async=True, timeout=30)
