@@ -14,6 +14,13 @@ class NodeView:
     address: str = ""
     free: Mapping[str, float] = field(default_factory=dict)
     """Ray resources that no job holds now, such as {"CPU": 16, "GPU": 8}."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Ray's node labels, such as {"ray.io/accelerator-type": "H100", "rack": "r7"}."""
+
+    @property
+    def shown(self) -> str:
+        """What to call it in a sentence."""
+        return self.address or self.node_id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +33,12 @@ class ClusterView:
         return sum(node.free.get(resource, 0) for node in self.nodes)
 
     @classmethod
-    def described(cls, *, node_num: int, resources: Mapping[str, float]) -> ClusterView:
+    def described(
+        cls, *, node_num: int, resources: Mapping[str, float], labels: Mapping[str, str] | None = None
+    ) -> ClusterView:
         """A cluster that is only described: `node_num` equal nodes with these resources."""
-        return cls(nodes=tuple(NodeView(node_id=f"node-{i}", free=dict(resources)) for i in range(node_num)))
+        return cls(
+            nodes=tuple(
+                NodeView(node_id=f"node-{i}", free=dict(resources), labels=dict(labels or {})) for i in range(node_num)
+            )
+        )

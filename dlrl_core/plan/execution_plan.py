@@ -1,16 +1,21 @@
-"""ExecutionPlan: each workload's name, role, rank, node, device and share."""
+"""ExecutionPlan: each workload's name, role, rank, node, device and share.
+
+A plan keeps who sits where as runs of seats, so that one of a hundred thousand workloads is made, stored and read in
+a moment; `workloads` and `bundles` spell them out.
+"""
 
 from __future__ import annotations
 
-from fractions import Fraction
-from typing import Any
+import functools
+from collections import defaultdict
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dlrl_core.errors import SchemaError
 from dlrl_core.roles import RoleType
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class _Frozen(BaseModel):
@@ -23,30 +28,86 @@ class PlannedNode(_Frozen):
     node_id: str
     address: str = ""
 
+    @property
+    def shown(self) -> str:
+        return self.address or self.node_id
 
-class Bundle(_Frozen):
-    """What is reserved at once and shared by the workloads that sit in it: one device, or CPUs alone."""
+
+class SpareNode(PlannedNode):
+    """A node that is held back to replace another one."""
+
+    resources: dict[str, float]
+    """What is reserved on it: enough for any of the nodes that it can replace."""
+    replaces: tuple[int, ...]
+    """Those nodes, by their index."""
+
+
+class Run(NamedTuple):
+    """Seats with consecutive ranks on one node."""
 
     node: int
-    device: int | None
-    """Index of the device among those the job uses on its node; None where no device is reserved."""
+    seats: int
+    first_device: int
+    """Index of the first device of the first seat among those the job uses on its node."""
+
+
+class MemberPlan(_Frozen):
+    """One role, or a part of one, in a group that shares devices."""
+
+    role: RoleType
+    part: str | None = None
+    first_rank: int = 0
+    """Rank of its first workload among all of the role; a part's ranks come after those of the parts before it."""
+    world_size: int
+    """Workloads of the whole role."""
+    share: str
+    """Of its devices, exactly, such as '1/3'; '0' if it has none."""
+    resources: dict[str, float]
+    """Ray resources of each workload; within its seat's."""
+
+
+class GroupPlan(_Frozen):
+    """Roles that share devices, and their seats."""
+
+    members: tuple[MemberPlan, ...]
+    devices_per_seat: int
+    resources: dict[str, float]
+    """What is reserved for each seat."""
+    runs: tuple[Run, ...]
+
+    @property
+    def seats(self) -> int:
+        return sum(run.seats for run in self.runs)
+
+
+class Bundle(NamedTuple):
+    """What is reserved at once and shared by the workloads that sit in it: devices, or CPUs alone."""
+
+    node: int
+    devices: tuple[int, ...]
+    """Indices of the devices among those the job uses on its node; empty where no device is reserved."""
     resources: dict[str, float]
 
 
-class WorkloadPlan(_Frozen):
+class WorkloadPlan(NamedTuple):
     """One workload: who it is and where it sits."""
 
     name: str
     role: RoleType
+    part: str | None
     rank: int
     world_size: int
+    part_rank: int
+    part_size: int
     local_rank: int
     local_world_size: int
     node: int
     bundle: int
+    share: str
     resources: dict[str, float]
     """Ray resources of this workload; within its bundle's."""
-    collocated_with: tuple[RoleType, ...] = ()
+    collocated_with: tuple[RoleType, ...]
+    """The roles on its device, itself included; empty if it has its device for itself."""
 
     @property
     def device_collocation(self) -> str | None:
@@ -60,8 +121,50 @@ class ExecutionPlan(_Frozen):
     plan_schema: int = SCHEMA
     device_type: str
     nodes: tuple[PlannedNode, ...]
-    bundles: tuple[Bundle, ...]
-    workloads: tuple[WorkloadPlan, ...]
+    groups: tuple[GroupPlan, ...]
+    spares: tuple[SpareNode, ...] = ()
+
+    @functools.cached_property
+    def bundles(self) -> tuple[Bundle, ...]:
+        """All seats, group by group in rank order."""
+        found = []
+        for group in self.groups:
+            width = group.devices_per_seat
+            for node, seats, first in group.runs:
+                if not width:
+                    found.extend([Bundle(node, (), group.resources)] * seats)
+                else:
+                    found.extend(
+                        Bundle(node, tuple(range(device, device + width)), group.resources)
+                        for device in range(first, first + seats * width, width)
+                    )
+        return tuple(found)
+
+    @functools.cached_property
+    def workloads(self) -> tuple[WorkloadPlan, ...]:
+        """All workloads, role by role in rank order."""
+        counts = self._counts_on_nodes()
+        first_bundle = 0
+        found: dict[RoleType, list[tuple[int, int, GroupPlan, MemberPlan]]] = defaultdict(list)
+        for group in self.groups:
+            for member in group.members:
+                found[member.role].append((member.first_rank, first_bundle, group, member))
+            first_bundle += group.seats
+        workloads: list[WorkloadPlan] = []
+        for role, parts in found.items():
+            on_node: dict[int, int] = defaultdict(int)
+            for _, bundle, group, member in sorted(parts, key=lambda part: part[0]):
+                _add_workloads(workloads, group, member, bundle, on_node, counts[role])
+        return tuple(workloads)
+
+    def _counts_on_nodes(self) -> dict[RoleType, dict[int, int]]:
+        counts: dict[RoleType, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+        for group in self.groups:
+            for member in group.members:
+                on_node = counts[member.role]
+                for run in group.runs:
+                    on_node[run.node] += run.seats
+        return counts
 
     def of_role(self, role: RoleType) -> tuple[WorkloadPlan, ...]:
         """The workloads of a role in rank order."""
@@ -69,7 +172,12 @@ class ExecutionPlan(_Frozen):
 
     @property
     def roles(self) -> tuple[RoleType, ...]:
-        return tuple(dict.fromkeys(workload.role for workload in self.workloads))
+        return tuple(dict.fromkeys(member.role for group in self.groups for member in group.members))
+
+    @property
+    def device_count(self) -> int:
+        """How many devices the job uses; those of spare nodes are not counted."""
+        return sum(group.seats * group.devices_per_seat for group in self.groups)
 
     def workload(self, name: str) -> WorkloadPlan:
         return next(workload for workload in self.workloads if workload.name == name)
@@ -83,21 +191,24 @@ class ExecutionPlan(_Frozen):
             plan = cls.model_validate_json(text)
         except ValidationError as error:
             raise SchemaError(f"execution plan can't be read: {error.error_count()} fields do not fit") from error
-        if plan.plan_schema > SCHEMA:
-            raise SchemaError(f"execution plan has schema {plan.plan_schema}, this dlrl reads up to {SCHEMA}")
+        if plan.plan_schema != SCHEMA:
+            raise SchemaError(f"execution plan has schema {plan.plan_schema}, this dlrl reads {SCHEMA}")
         return plan
 
     def rows(self) -> list[dict[str, Any]]:
         """One plain row for each workload, for tables and --json."""
+        bundles = self.bundles
         return [
             {
                 "workload": workload.name,
                 "role": str(workload.role),
+                "part": workload.part,
                 "rank": workload.rank,
-                "node": self.nodes[workload.node].address or self.nodes[workload.node].node_id,
+                "local_rank": workload.local_rank,
+                "node": self.nodes[workload.node].shown,
                 "node_index": workload.node,
-                "device": self.bundles[workload.bundle].device,
-                "share": workload.resources.get(self.device_type, 0.0),
+                "devices": list(bundles[workload.bundle].devices),
+                "share": workload.share,
                 "resources": dict(workload.resources),
                 "collocated_with": [str(role) for role in workload.collocated_with if role is not workload.role],
             }
@@ -105,26 +216,51 @@ class ExecutionPlan(_Frozen):
         ]
 
     def __str__(self) -> str:
-        lines = [
-            f"{len(self.workloads)} workloads on {len(self.nodes)} nodes, "
-            f"{sum(bundle.device is not None for bundle in self.bundles)} devices ({self.device_type})"
-        ]
-        for index, node in enumerate(self.nodes):
-            lines.append(f"node {index} ({node.address or node.node_id})")
-            for number, bundle in enumerate(self.bundles):
-                if bundle.node == index:
-                    lines.append(f"  {self._bundle_line(number, bundle)}")
-        return "\n".join(lines)
+        from dlrl_core.plan.text_picture import picture_of
 
-    def _bundle_line(self, number: int, bundle: Bundle) -> str:
-        place = f"{self.device_type} {bundle.device}" if bundle.device is not None else "no device"
-        guests = [
-            f"{workload.name} {_percent(workload.resources.get(self.device_type, 0))}"
-            for workload in self.workloads
-            if workload.bundle == number
-        ]
-        return f"{place}: {', '.join(guests)}"
+        return picture_of(self)
 
 
-def _percent(share: float) -> str:
-    return f"{float(Fraction(share).limit_denominator(10_000)) * 100:g}%"
+def _add_workloads(
+    workloads: list[WorkloadPlan],
+    group: GroupPlan,
+    member: MemberPlan,
+    bundle: int,
+    on_node: dict[int, int],
+    counts: dict[int, int],
+) -> None:
+    """The workloads of one member of a group, seat by seat. `on_node` counts those of its role so far."""
+    role, part, world_size, share, resources = (
+        member.role,
+        member.part,
+        member.world_size,
+        member.share,
+        member.resources,
+    )
+    prefix, size = f"{role.value}-", group.seats
+    sharing = tuple(sorted({one.role for one in group.members}, key=list(RoleType).index))
+    collocated = sharing if len(group.members) > 1 else ()
+    rank, part_rank = member.first_rank, 0
+    for node, seats, _ in group.runs:
+        local_rank, local_size = on_node[node], counts[node]
+        for index in range(seats):
+            workloads.append(
+                WorkloadPlan(
+                    f"{prefix}{rank + index}",
+                    role,
+                    part,
+                    rank + index,
+                    world_size,
+                    part_rank + index,
+                    size,
+                    local_rank + index,
+                    local_size,
+                    node,
+                    bundle + index,
+                    share,
+                    resources,
+                    collocated,
+                )
+            )
+        on_node[node] += seats
+        rank, part_rank, bundle = rank + seats, part_rank + seats, bundle + seats

@@ -1,234 +1,166 @@
-"""The planner: spec + cluster view -> plan, or an error that names the role and what is missing.
-
-A *group* is a set of roles that share devices, or a role by itself. A *seat* is the place of rank i of
-every role of a group: one device, or CPUs alone. Groups are seated on the job's `node_num` slots first,
-then the slots are matched with real nodes.
-"""
+"""The planner: spec + cluster view -> plan, or an error that names the role and what is missing. Pure, no Ray."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 from dlrl_core.errors import PlanError
+from dlrl_core.plan.amounts import amount_of
 from dlrl_core.plan.cluster_view import ClusterView, NodeView
-from dlrl_core.plan.execution_plan import Bundle, ExecutionPlan, PlannedNode, WorkloadPlan
-from dlrl_core.roles import RoleType
-from dlrl_core.spec import JobSpec, RoleSpec
-
-_RAY_STEPS = 10_000
-"""Ray counts resources in steps of 1/10,000; shares are rounded down to it, so that they never add up past one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Group:
-    roles: tuple[RoleSpec, ...]
-    needs_device: bool
-    per_node: int | None
-
-    @property
-    def size(self) -> int:
-        return self.roles[0].total
-
-    @property
-    def label(self) -> str:
-        return " + ".join(f"'{role.role}'" for role in self.roles)
+from dlrl_core.plan.demand import DeviceGroupDemand, HostGroupDemand
+from dlrl_core.plan.execution_plan import ExecutionPlan, GroupPlan, MemberPlan, PlannedNode, Run, SpareNode
+from dlrl_core.plan.problem import Amounts, Placement, Problem, Stuck
+from dlrl_core.plan.shortage import shortage
+from dlrl_core.plan.solve import solve
+from dlrl_core.spec import JobSpec
 
 
 def make_plan(spec: JobSpec, cluster: ClusterView) -> ExecutionPlan:
-    """Place every workload. Deterministic; raises PlanError with what is needed and what there is."""
-    groups = _groups(spec)
-    seats = _seat(groups, spec)
-    demands = _slot_demands(groups, seats, spec)
-    chosen = _match_slots(demands, cluster, spec)
-    return _assemble(groups, seats, chosen, spec)
+    """Place every workload. Deterministic; raises PlanError with what is needed, what there is, and what would fit."""
+    problem = Problem(spec, cluster)
+    found = solve(problem)
+    if isinstance(found, Stuck):
+        raise PlanError(shortage(problem, found))
+    return _assemble(problem, found)
 
 
 def needed_cluster(spec: JobSpec) -> ClusterView:
-    """The smallest cluster of equal nodes that this job fits: what an embedded local Ray is shaped like."""
-    groups = _groups(spec)
-    demands = _slot_demands(groups, _seat(groups, spec), spec)
-    names = {name for demand in demands for name in demand}
-    largest = {name: float(math.ceil(max(demand.get(name, 0) for demand in demands))) for name in names}
-    largest[spec.device_type] = max(largest.get(spec.device_type, 0.0), float(spec.device_per_node))
-    return ClusterView.described(node_num=spec.node_num, resources=largest)
+    """The smallest cluster of equal nodes that this job fits: what an embedded local Ray is shaped like.
+
+    Its nodes get the labels that the roles on them ask for; a label to spread over has another value on each node,
+    one to pack into the same on all.
+    """
+    bare = _without_labels(spec)
+    spread = {one.spread_over for one in spec.seatings.values() if one.spread_over}
+    resources = {name: math.inf for one in spec.seatings.values() for name in ("CPU", *one.resource)}
+    nodes = ClusterView.described(
+        node_num=spec.node_num + spec.spare_nodes, resources={**resources, spec.device_type: spec.device_per_node}
+    ).nodes
+    labelled = [
+        NodeView(node_id=node.node_id, free=node.free, labels=dict.fromkeys(spread, str(index)))
+        for index, node in enumerate(nodes)
+    ]
+    problem = Problem(bare, ClusterView(nodes=tuple(labelled)))
+    found = solve(problem)
+    if isinstance(found, Stuck):
+        raise PlanError(shortage(problem, found, is_described=False))
+    return _trimmed(Problem(spec, ClusterView(nodes=tuple(labelled))), found)
 
 
-def resources_of(role: RoleSpec, spec: JobSpec) -> dict[str, float]:
-    """Ray resources of one workload of the role: what the user named, and our defaults for the rest."""
-    sharers = max(1, len(spec.collocation_of(role.role)))
-    defaults = {"CPU": 1.0, spec.device_type: math.floor(_RAY_STEPS / sharers) / _RAY_STEPS}
-    return {**defaults, **role.resource}
-
-
-def _groups(spec: JobSpec) -> list[_Group]:
-    groups = []
-    done: set[RoleType] = set()
-    for role in spec.roles:
-        if role.role in done:
-            continue
-        members = spec.collocation_of(role.role) or (role.role,)
-        done.update(members)
-        roles = tuple(member for member in spec.roles if member.role in members)
-        groups.append(_group(roles, spec))
-    return groups
-
-
-def _group(roles: tuple[RoleSpec, ...], spec: JobSpec) -> _Group:
-    share = sum(resources_of(role, spec).get(spec.device_type, 0) for role in roles)
-    group = _Group(roles=roles, needs_device=share > 0, per_node=roles[0].per_node)
-    if spec.device_type != "CPU" and share > 1 + 1e-9:
-        raise PlanError(
-            f"role {group.label} asks for {share:g} {spec.device_type} for each rank; a workload sits on one device, "
-            "so that its shares must add up to at most 1"
+def _without_labels(spec: JobSpec) -> JobSpec:
+    """The same job where any node has any label; roles that want different labels are kept apart instead."""
+    wishes = {name: one.node_labels for name, one in spec.seatings.items()}
+    apart = tuple(
+        (one, other)
+        for one in wishes
+        for other in wishes
+        if one < other
+        and any(
+            not set(wishes[one][key]) & set(wishes[other][key]) for key in wishes[one].keys() & wishes[other].keys()
         )
-    return group
+    )
+    plain = {"node_labels": {}, "pack_into": None}
+    roles = tuple(
+        role.model_copy(update={**plain, "parts": tuple(part.model_copy(update=plain) for part in role.parts)})
+        for role in spec.roles
+    )
+    return spec.model_copy(update={"roles": roles, "separations": (*spec.separations, *apart)})
 
 
-Seats = list[list[int]]
-"""For each group, the slot of each rank."""
-
-
-def _seat(groups: list[_Group], spec: JobSpec) -> Seats:
-    """Slots for all groups: the most demanding first, each on the slots with the most free devices."""
-    free = [spec.device_per_node] * spec.node_num
-    order = sorted(range(len(groups)), key=lambda i: (not groups[i].needs_device, -(groups[i].per_node or 0), i))
-    seats: Seats = [[] for _ in groups]
-    for index in order:
-        group = groups[index]
-        slots = _slots_for(group, free, spec)
-        if group.needs_device:
-            for slot in slots:
-                free[slot] -= 1
-        seats[index] = sorted(slots)
-    return seats
-
-
-def _slots_for(group: _Group, free: list[int], spec: JobSpec) -> list[int]:
-    if group.per_node is not None:
-        count = group.size // group.per_node
-        fullest_first = sorted(range(len(free)), key=lambda slot: (-free[slot], slot))
-        chosen = fullest_first[:count]
-        if (group.needs_device and any(free[slot] < group.per_node for slot in chosen)) or len(chosen) < count:
-            raise PlanError(_too_few_devices(group, free, spec))
-        return [slot for slot in chosen for _ in range(group.per_node)]
-    if not group.needs_device:
-        return [rank % len(free) for rank in range(group.size)]
-    if sum(free) < group.size:
-        raise PlanError(_too_few_devices(group, free, spec))
-    return [slot for slot, devices in enumerate(free) for _ in range(devices)][: group.size]
-
-
-def _too_few_devices(group: _Group, free: list[int], spec: JobSpec) -> str:
-    shape = f"node_num={spec.node_num} x device_per_node={spec.device_per_node}"
-    wish = f"{group.size} devices"
-    if group.per_node is not None:
-        wish = f"{group.size // group.per_node} nodes with {group.per_node} free devices each"
-    return (
-        f"role {group.label} needs {wish}; the job has {shape} and {sum(free)} devices left "
-        f"({', '.join(str(count) for count in free)} on its nodes); raise node_num or device_per_node, lower total, "
-        "or share devices with with_collocation"
+def _trimmed(problem: Problem, placement: Placement) -> ClusterView:
+    """Equal nodes with what the fullest needs, in whole numbers, and with the labels that their guests ask for."""
+    spec = problem.spec
+    used = _used(problem, placement)
+    fullest = [max(amounts) for amounts in zip(*used.values(), strict=True)]
+    free = {
+        name: float(math.ceil(amount_of(steps)))
+        for name, steps in zip(problem.resources, fullest, strict=True)
+        if steps or name == "CPU"
+    }
+    free[spec.device_type] = max(free.get(spec.device_type, 0.0), float(spec.device_per_node))
+    packed = {one.pack_into for one in spec.seatings.values() if one.pack_into}
+    labels = [{**dict.fromkeys(packed, "0"), **node.labels} for node in problem.nodes]
+    for group, seats in zip(problem.groups, placement.seats, strict=True):
+        for node, _ in seats:
+            labels[node] |= {label: min(values) for label, values in group.labels.items()}
+    for spare in placement.spares:
+        labels[spare.node] = labels[spare.replaces[0]]
+    return ClusterView(
+        nodes=tuple(
+            NodeView(node_id=node.node_id, free=free, labels=labels[index]) for index, node in enumerate(problem.nodes)
+        )
     )
 
 
-def _slot_demands(groups: list[_Group], seats: Seats, spec: JobSpec) -> list[dict[str, float]]:
-    demands: list[dict[str, float]] = [{} for _ in range(spec.node_num)]
-    for group, slots in zip(groups, seats, strict=True):
-        for slot in slots:
-            for name, amount in _seat_resources(group, spec).items():
-                demands[slot][name] = demands[slot].get(name, 0) + amount
-    return demands
+def _used(problem: Problem, placement: Placement) -> dict[int, Amounts]:
+    """What the placement takes of each node it uses."""
+    used: dict[int, Amounts] = {}
+    for need, seats in zip(problem.needs, placement.seats, strict=True):
+        for node, units in seats:
+            before = used.get(node, (0,) * len(need))
+            used[node] = tuple(one + units * more for one, more in zip(before, need, strict=True))
+    return used
 
 
-def _seat_resources(group: _Group, spec: JobSpec) -> dict[str, float]:
-    """What one seat reserves. A device is reserved whole: nobody who did not ask shares it."""
-    total: dict[str, float] = {}
-    for role in group.roles:
-        for name, amount in resources_of(role, spec).items():
-            total[name] = round(total.get(name, 0) + amount, 4)
-    if group.needs_device:
-        total[spec.device_type] = float(math.ceil(total[spec.device_type]))
-    return {name: amount for name, amount in total.items() if amount > 0}
-
-
-def _match_slots(demands: list[dict[str, float]], cluster: ClusterView, spec: JobSpec) -> dict[int, NodeView]:
-    """A node of its own for each slot that has guests: the largest demand first, on the node that fits it tightest."""
-    used = [slot for slot, demand in enumerate(demands) if demand]
-    if len(used) > len(cluster.nodes):
-        raise PlanError(
-            f"the plan needs {len(used)} nodes, the cluster has {len(cluster.nodes)}; lower node_num or add nodes"
-        )
-    free = list(cluster.nodes)
-    chosen: dict[int, NodeView] = {}
-    for slot in sorted(used, key=lambda slot: (-demands[slot].get(spec.device_type, 0), slot)):
-        fitting = [node for node in free if not _missing(demands[slot], node.free)]
-        if not fitting:
-            raise PlanError(_shortage(demands, cluster, spec))
-        best = min(fitting, key=lambda node: (node.free.get(spec.device_type, 0), cluster.nodes.index(node)))
-        free.remove(best)
-        chosen[slot] = best
-    return chosen
-
-
-def _missing(demand: Mapping[str, float], free: Mapping[str, float]) -> dict[str, float]:
-    return {name: amount for name, amount in demand.items() if free.get(name, 0) + 1e-6 < amount}
-
-
-def _shortage(demands: list[dict[str, float]], cluster: ClusterView, spec: JobSpec) -> str:
-    names = [spec.device_type, *sorted({name for demand in demands for name in demand} - {spec.device_type})]
-    for name in names:
-        needed = sum(demand.get(name, 0) for demand in demands)
-        if needed > cluster.total(name):
-            return (
-                f"the plan needs {needed:g} {name}, the cluster has {cluster.total(name):g} free; {_advice(name, spec)}"
-            )
-    needs = "; ".join(f"node {i}: {_amounts(demand)}" for i, demand in enumerate(demands) if demand)
-    haves = "; ".join(f"{node.address or node.node_id}: {_amounts(node.free)}" for node in cluster.nodes)
-    return f"no nodes fit the plan; it needs on each of its nodes {needs}; the cluster has free {haves}"
-
-
-def _advice(name: str, spec: JobSpec) -> str:
-    if name == spec.device_type:
-        return "lower node_num or device_per_node, or add nodes"
-    return f"lower it with .resource({{'{name}': ...}}) on a role, or add nodes"
-
-
-def _amounts(resources: Mapping[str, float]) -> str:
-    shown = {name: amount for name, amount in resources.items() if name in ("CPU", "GPU") or amount}
-    return ", ".join(
-        f"{amount:g} {name}" for name, amount in sorted(shown.items()) if ":" not in name and "memory" not in name
-    )
-
-
-def _assemble(groups: list[_Group], seats: Seats, chosen: dict[int, NodeView], spec: JobSpec) -> ExecutionPlan:
-    node_index = {slot: index for index, slot in enumerate(sorted(chosen))}
-    bundles: list[Bundle] = []
-    workloads: dict[RoleType, list[WorkloadPlan]] = {}
-    next_device = [0] * spec.node_num
-    for group, slots in zip(groups, seats, strict=True):
-        local_ranks = [slots[:rank].count(slot) for rank, slot in enumerate(slots)]
-        for rank, slot in enumerate(slots):
-            device = next_device[slot] if group.needs_device else None
-            next_device[slot] += group.needs_device
-            bundles.append(Bundle(node=node_index[slot], device=device, resources=_seat_resources(group, spec)))
-            for role in group.roles:
-                workload = WorkloadPlan(
-                    name=role.role.workload_name(rank),
-                    role=role.role,
-                    rank=rank,
-                    world_size=role.total,
-                    local_rank=local_ranks[rank],
-                    local_world_size=slots.count(slot),
-                    node=node_index[slot],
-                    bundle=len(bundles) - 1,
-                    resources=resources_of(role, spec),
-                    collocated_with=tuple(sorted(spec.collocation_of(role.role), key=list(RoleType).index)),
-                )
-                workloads.setdefault(role.role, []).append(workload)
+def _assemble(problem: Problem, placement: Placement) -> ExecutionPlan:
+    used = sorted({node for seats in placement.seats for node, _ in seats})
+    place = {node: index for index, node in enumerate(used)}
+    next_device = [0] * len(used)
+    runs: dict[str, tuple[Run, ...]] = {}
+    found: list[tuple[DeviceGroupDemand, HostGroupDemand, int]] = []
+    for index, host in enumerate(problem.groups):
+        found += [(group, host, index) for group in host.groups]
+    order = list(problem.spec.seatings)
+    found.sort(key=lambda one: order.index(one[0].members[0].name))
+    for group, _, index in found:
+        group_runs = []
+        for node, units in placement.seats[index]:
+            seats, at = units * group.seats_per_unit, place[node]
+            group_runs.append(Run(at, seats, next_device[at]))
+            next_device[at] += seats * group.devices
+        runs[group.members[0].name] = tuple(group_runs)
+    sizes = {
+        member.name: sum(run.seats for run in runs[group.members[0].name])
+        for group, _, _ in found
+        for member in group.members
+    }
     return ExecutionPlan(
-        device_type=spec.device_type,
-        nodes=tuple(PlannedNode(node_id=chosen[slot].node_id, address=chosen[slot].address) for slot in sorted(chosen)),
-        bundles=tuple(bundles),
-        workloads=tuple(workload for role in spec.roles for workload in workloads[role.role]),
+        device_type=problem.spec.device_type,
+        nodes=tuple(_planned(problem.nodes[node]) for node in used),
+        groups=tuple(_group_plan(group, runs[group.members[0].name], sizes) for group, _, _ in found),
+        spares=tuple(
+            SpareNode(
+                node_id=problem.nodes[spare.node].node_id,
+                address=problem.nodes[spare.node].address,
+                resources=_amounts(dict(zip(problem.resources, spare.amounts, strict=True))),
+                replaces=tuple(place[node] for node in spare.replaces),
+            )
+            for spare in placement.spares
+        ),
     )
+
+
+def _planned(node: NodeView) -> PlannedNode:
+    return PlannedNode(node_id=node.node_id, address=node.address)
+
+
+def _group_plan(group: DeviceGroupDemand, runs: tuple[Run, ...], sizes: dict[str, int]) -> GroupPlan:
+    members = []
+    for member in group.members:
+        parts = [name for name in sizes if name.partition(".")[0] == member.role.value]
+        members.append(
+            MemberPlan(
+                role=member.role,
+                part=member.part,
+                first_rank=sum(sizes[name] for name in parts[: parts.index(member.name)]),
+                world_size=sum(sizes[name] for name in parts),
+                share=str(member.share),
+                resources=dict(member.resources),
+            )
+        )
+    return GroupPlan(members=tuple(members), devices_per_seat=group.devices, resources=_amounts(group.seat), runs=runs)
+
+
+def _amounts(steps: dict[str, int] | object) -> dict[str, float]:
+    assert isinstance(steps, dict)
+    return {name: amount_of(count) for name, count in steps.items() if count}

@@ -10,11 +10,24 @@ if TYPE_CHECKING:
     from dlrl_core.spec.class_ref import ClassRef as ClassRef
     from dlrl_core.spec.config_value import ConfigValue as ConfigValue
     from dlrl_core.spec.job_spec import JobSpec as JobSpec
+    from dlrl_core.spec.job_spec import PartSpec as PartSpec
     from dlrl_core.spec.job_spec import RoleSpec as RoleSpec
+    from dlrl_core.spec.job_spec import Seating as Seating
+    from dlrl_core.spec.job_spec import VisibleDevices as VisibleDevices
     from dlrl_core.spec.rules import check_name as check_name
     from dlrl_core.spec.rules import problems_of as problems_of
 
-__all__ = ["ClassRef", "ConfigValue", "JobSpec", "RoleSpec", "check_name", "problems_of"]
+__all__ = [
+    "ClassRef",
+    "ConfigValue",
+    "JobSpec",
+    "PartSpec",
+    "RoleSpec",
+    "Seating",
+    "VisibleDevices",
+    "check_name",
+    "problems_of",
+]
 
 # A workload's process needs the first two alone, and not pydantic.
 __getattr__ = lazy_names(
@@ -23,7 +36,10 @@ __getattr__ = lazy_names(
         "ClassRef": "dlrl_core.spec.class_ref",
         "ConfigValue": "dlrl_core.spec.config_value",
         "JobSpec": "dlrl_core.spec.job_spec",
+        "PartSpec": "dlrl_core.spec.job_spec",
         "RoleSpec": "dlrl_core.spec.job_spec",
+        "Seating": "dlrl_core.spec.job_spec",
+        "VisibleDevices": "dlrl_core.spec.job_spec",
         "check_name": "dlrl_core.spec.rules",
         "problems_of": "dlrl_core.spec.rules",
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from dlrl_core.roles import RoleType
 from dlrl_core.spec.class_ref import ClassRef
 from dlrl_core.spec.config_value import ConfigValue
 
-SCHEMA = 1
+SCHEMA = 2
 """Number of the JobSpec format; raised when a reader of the old one would misunderstand the new one."""
 
 
@@ -21,17 +22,74 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
 
-class RoleSpec(_Frozen):
-    """One role: its class, how many workloads, and what each of them gets."""
+class VisibleDevices(enum.StrEnum):
+    """Which devices a workload's process sees, as CUDA_VISIBLE_DEVICES or its relative."""
 
-    role: RoleType
-    cls: ClassRef
+    OWN = "own"
+    """Those it was given alone: its first device has index 0, whatever its local_rank."""
+    ROLE = "role"
+    """Those of its role on its node, in the order of local_rank: the device of index local_rank is its own."""
+    NODE = "node"
+    """All of the node: neither Ray nor dlrl touches the variable."""
+
+
+class Seating(_Frozen):
+    """How many workloads, what each of them gets, and on which nodes they may sit."""
+
     total: int = 1
+    """How many are wanted."""
+    min_total: int | None = None
+    """How few will do when the cluster has no room for all; None: all or nothing."""
     per_node: int | None = None
     """Workloads on each node that has any; None leaves it to the planner."""
     env: dict[str, str] = {}
     resource: dict[str, float] = {}
     """Ray resources of one workload, such as {"CPU": 2, "GPU": 0.5}; the planner fills what is not named."""
+    node_labels: dict[str, tuple[str, ...]] = {}
+    """Only nodes with these labels; of each label, one of the values."""
+    spread_over: str | None = None
+    """A node label, such as a rack: as evenly as possible over its values."""
+    pack_into: str | None = None
+    """A node label: all workloads on nodes with one and the same value."""
+
+
+class PartSpec(Seating):
+    """A named part of a role, such as 'prefill' of a rollout, with its own count and place."""
+
+    name: str
+
+
+class RoleSpec(Seating):
+    """One role: its class, how many workloads, and what each of them gets."""
+
+    role: RoleType
+    cls: ClassRef
+    parts: tuple[PartSpec, ...] = ()
+    """If there are any, each workload of the role is in one of them, and `total` is their sum."""
+    visible_devices: VisibleDevices = VisibleDevices.OWN
+
+    @property
+    def seatings(self) -> dict[str, Seating]:
+        """The role's parts by their full names, such as 'rollout.prefill'; a role without parts by its own.
+
+        What a part does not say is as the role says it.
+        """
+        if not self.parts:
+            return {self.role.value: self}
+        return {f"{self.role.value}.{part.name}": _filled(part, self) for part in self.parts}
+
+
+def _filled(part: PartSpec, role: RoleSpec) -> Seating:
+    return part.model_copy(
+        update={
+            "per_node": part.per_node if part.per_node is not None else role.per_node,
+            "env": {**role.env, **part.env},
+            "resource": {**role.resource, **part.resource},
+            "node_labels": {**role.node_labels, **part.node_labels},
+            "spread_over": part.spread_over or role.spread_over,
+            "pack_into": part.pack_into or role.pack_into,
+        }
+    )
 
 
 def _config_in(value: Any) -> ConfigValue:
@@ -41,6 +99,10 @@ def _config_in(value: Any) -> ConfigValue:
 ConfigField = Annotated[
     ConfigValue, BeforeValidator(_config_in), PlainSerializer(lambda value: value.encoded, return_type=Any)
 ]
+
+
+Groups = tuple[tuple[str, ...], ...]
+"""Groups of roles, or of parts of roles by their full names, such as ("actor", "rollout.decode")."""
 
 
 class JobSpec(_Frozen):
@@ -56,15 +118,26 @@ class JobSpec(_Frozen):
     global_env: dict[str, str] = {}
     trainer: ClassRef | None = None
     roles: tuple[RoleSpec, ...] = ()
-    collocations: tuple[tuple[RoleType, ...], ...] = ()
-    """Groups of roles that share devices: rank i of each is on the same device."""
+    collocations: Groups = ()
+    """Device collocation: these roles share devices, rank i of each is on the same one."""
+    host_collocations: Groups = ()
+    """Host collocation: rank i of each is on the same node, on devices of its own."""
+    separations: Groups = ()
+    """No collocation: no two of these roles are on one node."""
+    spare_nodes: int = 0
+    """Nodes held back, besides `node_num`, to replace one that fails."""
 
     def role(self, role: RoleType) -> RoleSpec | None:
         return next((spec for spec in self.roles if spec.role is role), None)
 
-    def collocation_of(self, role: RoleType) -> tuple[RoleType, ...]:
+    @property
+    def seatings(self) -> dict[str, Seating]:
+        """Everything that is placed by itself, in order: parts by their full names, and roles without parts."""
+        return {name: seating for role in self.roles for name, seating in role.seatings.items()}
+
+    def collocation_of(self, name: str) -> tuple[str, ...]:
         """The roles that share devices with this one, itself included; empty if it shares none."""
-        return next((group for group in self.collocations if role in group), ())
+        return next((group for group in self.collocations if name in group), ())
 
     def to_json(self) -> str:
         return self.model_dump_json()

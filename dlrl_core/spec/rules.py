@@ -10,15 +10,16 @@ from collections import Counter
 from collections.abc import Iterator
 
 from dlrl_core.roles import RoleType
-from dlrl_core.spec.job_spec import JobSpec, RoleSpec
+from dlrl_core.spec.job_spec import JobSpec
+from dlrl_core.spec.placement_rules import PLACEMENT_RULES
 
-DEVICE_TYPES = ("GPU", "CPU")
+DEVICE_TYPES = ("GPU", "NPU", "CPU")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 def problems_of(spec: JobSpec) -> list[str]:
     """Every problem of the spec, in the order a reader of the job would meet them; empty if there is none."""
-    rules = (_shape, _mandatory_parts, _roles, _collocations, _environments)
+    rules = (_shape, _mandatory_parts, _roles, *PLACEMENT_RULES, _environments)
     return [problem for rule in rules for problem in rule(spec)]
 
 
@@ -34,6 +35,8 @@ def _shape(spec: JobSpec) -> Iterator[str]:
         yield f"node_num is {spec.node_num}; it must be at least 1"
     if spec.device_per_node < 1:
         yield f"device_per_node is {spec.device_per_node}; it must be at least 1"
+    if spec.spare_nodes < 0:
+        yield f"spare_nodes is {spec.spare_nodes}; it must be at least 0"
     if spec.device_type not in DEVICE_TYPES:
         yield f"device_type is '{spec.device_type}'; it must be one of {', '.join(DEVICE_TYPES)}"
 
@@ -49,60 +52,14 @@ def _roles(spec: JobSpec) -> Iterator[str]:
     for role, times in Counter(role.role for role in spec.roles).items():
         if times > 1:
             yield f"role '{role}' is given {times} times; give it once"
-    for role_spec in spec.roles:
-        yield from _counts(role_spec, spec.node_num)
-        yield from _resources(role_spec)
-
-
-def _counts(spec: RoleSpec, node_num: int) -> Iterator[str]:
-    if spec.total < 1:
-        yield f"role '{spec.role}' has total={spec.total}; it must be at least 1"
-    if spec.per_node is None:
-        return
-    if spec.per_node < 1:
-        yield f"role '{spec.role}' has per_node={spec.per_node}; it must be at least 1"
-    elif spec.total >= 1 and spec.total % spec.per_node:
-        yield (
-            f"role '{spec.role}' has total={spec.total} and per_node={spec.per_node}; "
-            "total must be a multiple of per_node"
-        )
-    elif spec.total // spec.per_node > node_num >= 1:
-        yield (
-            f"role '{spec.role}' has total={spec.total} and per_node={spec.per_node}, which takes "
-            f"{spec.total // spec.per_node} nodes; the job has node_num={node_num}"
-        )
-
-
-def _resources(spec: RoleSpec) -> Iterator[str]:
-    for name, amount in spec.resource.items():
-        if not name:
-            yield f"role '{spec.role}' has a resource with an empty name"
-        if not 0 <= amount < float("inf"):
-            yield f"role '{spec.role}' has resource '{name}'={amount:g}; it must be a number from 0 on"
-
-
-def _collocations(spec: JobSpec) -> Iterator[str]:
-    seen: set[RoleType] = set()
-    for group in spec.collocations:
-        names = ", ".join(f"'{role}'" for role in group)
-        if len(set(group)) < 2:
-            yield f"collocation of {names or 'no role'} needs at least two different roles"
-        for role in sorted(seen.intersection(group)):
-            yield f"role '{role}' is in more than one collocation; a role shares devices in one group only"
-        seen.update(group)
-        present = [role_spec for role in group if (role_spec := spec.role(role))]
-        for role in group:
-            if spec.role(role) is None:
-                yield f"role '{role}' is collocated but the job has no such role"
-        if len({(role.total, role.per_node) for role in present}) > 1:
-            counts = "; ".join(f"'{role.role}' total={role.total} per_node={role.per_node}" for role in present)
-            yield f"collocated roles need equal total and per_node, so that rank i of each is on one device: {counts}"
 
 
 def _environments(spec: JobSpec) -> Iterator[str]:
     yield from _environment("global_env", spec.global_env)
     for role in spec.roles:
         yield from _environment(f"env of role '{role.role}'", role.env)
+        for part in role.parts:
+            yield from _environment(f"env of part '{role.role}.{part.name}'", part.env)
 
 
 def _environment(owner: str, env: dict[str, str]) -> Iterator[str]:

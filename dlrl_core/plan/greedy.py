@@ -1,0 +1,246 @@
+"""Placing the host groups one after the other, without looking back: in linear time, and nearly always enough."""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dlrl_core.plan.problem import Amounts, Placement, Problem, Seats, Stuck
+from dlrl_core.plan.spares import choose_spares
+
+
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """One way to choose among nodes that would do."""
+
+    opens_at_once: bool
+    """Choose the job's nodes first, those that fit the job's shape tightest, and balance the groups over them."""
+    prefers_room: bool
+    """A group takes the nodes with the most room; else those that are in use already, then the tightest."""
+
+
+STYLES = (
+    Style(opens_at_once=True, prefers_room=True),
+    Style(opens_at_once=False, prefers_room=False),
+    Style(opens_at_once=False, prefers_room=True),
+)
+
+
+def place_greedily(problem: Problem, units: Sequence[int], style: Style) -> Placement | Stuck:
+    """All groups in their order of difficulty."""
+    floor = _Floor(problem, style)
+    seats: list[Seats] = [[] for _ in units]
+    for group in order_of(problem):
+        found = floor.seats_for(group, units[group])
+        if found is None:
+            return Stuck(group=group, left=tuple(floor.left), used=floor.in_use, is_certain=False)
+        floor.take(group, found)
+        seats[group] = sorted(found)
+    spares = choose_spares(problem, seats)
+    if spares is None:
+        return Stuck(group=None, left=tuple(floor.left), used=floor.in_use, is_certain=False)
+    return Placement(units=tuple(units), seats=tuple(seats), spares=spares)
+
+
+def order_of(problem: Problem) -> list[int]:
+    """The most difficult first: few nodes to choose from, much on each, rules over labels or foes."""
+
+    def difficulty(index: int) -> tuple[float, ...]:
+        group = problem.groups[index]
+        devices = problem.needs[index][0]
+        return (
+            not devices,
+            len(problem.eligible[index]),
+            -(group.units_per_node or 0) * devices,
+            -devices,
+            not (group.pack_into or group.spread_over),
+            not group.foes,
+            index,
+        )
+
+    return sorted(range(len(problem.groups)), key=difficulty)
+
+
+class _Floor:
+    """What is left of each node while groups sit down."""
+
+    def __init__(self, problem: Problem, style: Style) -> None:
+        self._problem = problem
+        self._style = style
+        self.left: list[Amounts] = list(problem.caps)
+        self._guests = [0] * len(problem.nodes)
+        self._is_open = [False] * len(problem.nodes)
+        self.in_use = 0
+        self._openable = problem.node_num
+        if style.opens_at_once:
+            self._open_the_tightest()
+
+    def _open_the_tightest(self) -> None:
+        """As many nodes as the job may use: those that just fit its shape first, then the largest of the others."""
+        problem = self._problem
+        shape = problem.spec.device_per_node
+        free = [problem.nodes[i].free.get(problem.spec.device_type, 0) for i in range(len(problem.nodes))]
+        order = sorted(range(len(free)), key=lambda i: (free[i] < shape, free[i] if free[i] >= shape else -free[i], i))
+        for index in order[: problem.node_num]:
+            self._is_open[index] = True
+        self._openable = max(0, problem.node_num - len(order))
+
+    def take(self, group: int, seats: Seats) -> None:
+        need = self._problem.needs[group]
+        after: dict[tuple[Amounts, int], Amounts] = {}
+        for node, units in seats:
+            before = self.left[node]
+            if (left := after.get((before, units))) is None:
+                left = tuple(have - units * one for have, one in zip(before, need, strict=True))
+                after[before, units] = left
+            self.left[node] = left
+            self.in_use += not self._guests[node]
+            self._guests[node] |= 1 << group
+            if not self._is_open[node]:
+                self._is_open[node] = True
+                self._openable -= 1
+
+    def seats_for(self, group: int, units: int) -> Seats | None:
+        """Nodes for so many units of the group; None if this way finds none."""
+        for nodes in self._partitions(group, units):
+            found = self._within(group, units, nodes)
+            if found is not None:
+                return found
+        return None
+
+    def _partitions(self, group: int, units: int) -> list[Sequence[int]]:
+        """Sets of nodes the group may choose from, the tightest that has room first."""
+        partitions = self._problem.partitions(group)
+        if len(partitions) == 1:
+            return partitions
+        room = [sum(min(units, self._room(group, node)) for node in nodes) for nodes in partitions]
+        order = sorted(range(len(partitions)), key=lambda i: (room[i] < units, room[i], i))
+        return [partitions[i] for i in order]
+
+    def _room(self, group: int, node: int) -> int:
+        if self._guests[node] and self._guests[node] & _mask(self._problem.groups[group].foes):
+            return 0
+        return self._problem.fit(group, self.left[node])
+
+    def _within(self, group: int, units: int, nodes: Sequence[int]) -> Seats | None:
+        demand = self._problem.groups[group]
+        rooms = self._rooms(group, units, nodes, demand.step)
+        if demand.spread_over:
+            caps = self._problem.spread_caps(group, nodes, units)
+            return self._spread(
+                units, demand.step, rooms, demand.spread_over, caps, is_capped=bool(demand.units_per_node)
+            )
+        if demand.units_per_node:
+            return self._blocks(units, demand.units_per_node, rooms)
+        if not self._problem.needs[group][0]:
+            return self._evenly(units, rooms)
+        return self._fewest(units, rooms)
+
+    def _rooms(self, group: int, units: int, nodes: Sequence[int], least: int) -> dict[int, int]:
+        """The nodes that can take units of the group, and how many."""
+        foes = _mask(self._problem.groups[group].foes)
+        fit: dict[Amounts, int] = {}
+        rooms = {}
+        for node in nodes:
+            if (self._is_open[node] or self._openable) and not (self._guests[node] & foes):
+                left = self.left[node]
+                room = fit.get(left)
+                if room is None:
+                    room = fit[left] = min(units, self._problem.fit(group, left))
+                if room >= least:
+                    rooms[node] = room
+        return rooms
+
+    def _blocks(self, units: int, size: int, rooms: dict[int, int]) -> Seats | None:
+        """`size` units on each of some nodes."""
+        key: Callable[[int], tuple[float, ...]]
+        if self._style.prefers_room:
+            key = lambda n: (-rooms[n], not self._is_open[n], n)  # noqa: E731
+        else:
+            key = lambda n: (not self._is_open[n], rooms[n], n)  # noqa: E731
+        chosen = self._opened(sorted(rooms, key=key), units // size)
+        return [(node, size) for node in chosen] if len(chosen) == units // size else None
+
+    def _opened(self, order: Sequence[int], count: int) -> list[int]:
+        """The first `count` of them, without opening more nodes than the job may use."""
+        chosen, openable = [], self._openable
+        for node in order:
+            if len(chosen) == count:
+                break
+            if not self._is_open[node]:
+                if not openable:
+                    continue
+                openable -= 1
+            chosen.append(node)
+        return chosen
+
+    def _fewest(self, units: int, rooms: dict[int, int]) -> Seats | None:
+        """On as few nodes as possible: the roomiest first, and what is left over where it fits tightest."""
+        ascending = self._opened(sorted(rooms, key=lambda n: (-rooms[n], not self._is_open[n], n)), len(rooms))[::-1]
+        sizes = [rooms[node] for node in ascending]
+        seats: Seats = []
+        while units and ascending:
+            fits = bisect.bisect_left(sizes, units)
+            index = fits if fits < len(sizes) else len(sizes) - 1
+            if fits < len(sizes):  # of equally tight ones, the one that comes first
+                index = bisect.bisect_right(sizes, sizes[fits]) - 1
+            node, size = ascending.pop(index), sizes.pop(index)
+            seats.append((node, min(size, units)))
+            units -= min(size, units)
+        return None if units else seats
+
+    def _evenly(self, units: int, rooms: dict[int, int]) -> Seats | None:
+        """Over the nodes in use, as evenly as their room allows; over more if they have too little."""
+        used = [node for node in rooms if self._guests[node]]
+        if sum(rooms[node] for node in used) < units:
+            used = self._opened(sorted(rooms, key=lambda n: (not self._guests[n], -rooms[n], n)), len(rooms))
+        seats: Seats = []
+        for done, node in enumerate(sorted(used, key=lambda n: (rooms[n], n))):
+            share = min(rooms[node], -(-units // (len(used) - done)))
+            if share:
+                seats.append((node, share))
+                units -= share
+        return None if units else seats
+
+    def _spread(
+        self,
+        units: int,
+        step: int,
+        rooms: dict[int, int],
+        keys: Sequence[str],
+        caps: dict[str, int],
+        *,
+        is_capped: bool,
+    ) -> Seats | None:
+        """Step by step to the node whose label values have the fewest so far."""
+        labels = [self._problem.nodes[n].labels for n in range(len(self._problem.nodes))]
+        counts: dict[tuple[str, str], int] = {}
+        taken: dict[int, int] = {}
+        openable = self._openable
+        heap = [((0,) * len(keys), not self._is_open[n], 0, -rooms[n], n) for n in rooms]
+        heapq.heapify(heap)
+        while units and heap:
+            seen, _, _, _, node = heapq.heappop(heap)
+            now = tuple(counts.get((key, labels[node][key]), 0) for key in keys)
+            has = taken.get(node, 0)
+            is_new = not has and not self._is_open[node]
+            is_full = has + step > rooms[node] or (is_capped and has) or (is_new and not openable)
+            if is_full or any(count + step > caps[key] for key, count in zip(keys, now, strict=True)):
+                continue
+            if now != seen:
+                heapq.heappush(heap, (now, is_new, has, -rooms[node], node))
+                continue
+            openable -= is_new
+            taken[node] = has + step
+            units -= step
+            for key in keys:
+                counts[key, labels[node][key]] = counts.get((key, labels[node][key]), 0) + step
+            now = tuple(count + step for count in now)
+            heapq.heappush(heap, (now, False, has + step, -rooms[node], node))
+        return None if units else list(taken.items())
+
+
+def _mask(groups: frozenset[int]) -> int:
+    return sum(1 << group for group in groups)

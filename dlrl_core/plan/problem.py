@@ -1,0 +1,130 @@
+"""The planner's question: how many units of each host group go to which node?"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlrl_core.plan.amounts import STEPS, free_steps
+from dlrl_core.plan.cluster_view import ClusterView, NodeView
+from dlrl_core.plan.demand import HostGroupDemand, demands_of
+from dlrl_core.spec import JobSpec
+
+Amounts = tuple[int, ...]
+"""Steps of each resource, in the order of the problem's resources; the first are the devices."""
+
+Seats = list[tuple[int, int]]
+"""Units of one host group: (node, units), by ascending node."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spare:
+    """A node that is held back."""
+
+    node: int
+    amounts: Amounts
+    replaces: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """The answer."""
+
+    units: tuple[int, ...]
+    """Of each host group; fewer than wanted if it is elastic."""
+    seats: tuple[Seats, ...]
+    spares: tuple[Spare, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stuck:
+    """There is no answer, or none was found."""
+
+    group: int | None
+    """The host group that found no place after those before it had theirs; None: spare nodes are missing."""
+    left: tuple[Amounts, ...] | None
+    """What was left on the nodes then."""
+    used: int
+    """How many nodes were in use then."""
+    is_certain: bool
+    """Whether no answer exists. If not, the search was given up."""
+
+
+class Problem:
+    """A job and a cluster, in numbers. Made once, asked with different counts."""
+
+    def __init__(self, spec: JobSpec, cluster: ClusterView, *, patience: int = 60_000) -> None:
+        self.spec = spec
+        self.patience = patience
+        """How many steps a search may take."""
+        self.nodes: tuple[NodeView, ...] = cluster.nodes
+        self.groups: tuple[HostGroupDemand, ...] = demands_of(spec)
+        others = {name for group in self.groups for name in group.unit} - {spec.device_type}
+        self.resources: tuple[str, ...] = (spec.device_type, *sorted(others))
+        self.node_num = spec.node_num
+        self.spare_nodes = spec.spare_nodes
+        most = spec.device_per_node * STEPS
+        amounts = functools.cache(functools.partial(_amounts, self.resources, most))
+        self.caps: tuple[Amounts, ...] = tuple(amounts(tuple(node.free.items())) for node in cluster.nodes)
+        self.needs: tuple[Amounts, ...] = tuple(
+            tuple(group.unit.get(name, 0) for name in self.resources) for group in self.groups
+        )
+        self.eligible: tuple[Sequence[int], ...] = tuple(self._eligible(group) for group in self.groups)
+        self.wanted: tuple[int, ...] = tuple(group.units for group in self.groups)
+
+    def _eligible(self, group: HostGroupDemand) -> Sequence[int]:
+        """The nodes whose labels suit the group; one that is spread or packed over a label needs to have it."""
+        keys = (*group.spread_over, *group.pack_into)
+        if not group.labels and not keys:
+            return range(len(self.nodes))
+        return [
+            index
+            for index, node in enumerate(self.nodes)
+            if all(node.labels.get(label) in values for label, values in group.labels.items())
+            and all(key in node.labels for key in keys)
+        ]
+
+    @functools.cache  # noqa: B019 - a problem lives as long as its plan is being made
+    def partitions(self, group: int) -> list[Sequence[int]]:
+        """The sets of nodes of which the group must choose one: those with one value of each label it is packed into."""
+        if not self.groups[group].pack_into:
+            return [self.eligible[group]]
+        found: dict[tuple[str, ...], list[int]] = {}
+        for index in self.eligible[group]:
+            found.setdefault(self._packed_values(group, index), []).append(index)
+        return [found[values] for values in sorted(found)]
+
+    @functools.cache  # noqa: B019 - as above
+    def _partition_indices(self, group: int) -> dict[int, int]:
+        return {node: index for index, nodes in enumerate(self.partitions(group)) for node in nodes}
+
+    def partition_of(self, group: int, node: int) -> int | None:
+        """Which of its partitions the node is in; None if the group may not sit there at all."""
+        return self._partition_indices(group).get(node)
+
+    def _packed_values(self, group: int, node: int) -> tuple[str, ...]:
+        return tuple(self.nodes[node].labels[key] for key in self.groups[group].pack_into)
+
+    def spread_caps(self, group: int, nodes: Sequence[int], units: int) -> dict[str, int]:
+        """For each label the group is spread over: how many of its units may be on nodes with one value of it."""
+        demand = self.groups[group]
+        caps = {}
+        for key in demand.spread_over:
+            values = {self.nodes[n].labels[key] for n in nodes if self.fit(group, self.caps[n]) >= demand.step}
+            domains = max(1, min(len(values), self.node_num))
+            caps[key] = math.ceil(units / demand.step / domains) * demand.step
+        return caps
+
+    def fit(self, group: int, left: Amounts) -> int:
+        """How many units of the group fit into what is left of a node."""
+        return min((have // need for have, need in zip(left, self.needs[group], strict=True) if need), default=math.inf)  # type: ignore[return-value]
+
+
+def _amounts(resources: tuple[str, ...], most: int, free: tuple[tuple[str, float], ...]) -> Amounts:
+    """What the job may use of a node: no more devices than device_per_node, and only whole ones."""
+    have = dict(free)
+    steps = [free_steps(have.get(name, 0)) for name in resources]
+    steps[0] = min(most, steps[0] // STEPS * STEPS)
+    return tuple(steps)

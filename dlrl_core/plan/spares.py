@@ -1,0 +1,87 @@
+"""Choosing the nodes that are held back: each node of the plan must be replaceable by one of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from dlrl_core.plan.problem import Amounts, Problem, Seats, Spare
+
+_MOST_COMBINATIONS = 2_000
+
+_Kind = tuple[Amounts, tuple[tuple[int, int | None], ...]]
+"""What a node of the plan needs: amounts; and the host groups on it, each with the partition it chose."""
+
+
+def choose_spares(problem: Problem, seats: Sequence[Seats]) -> tuple[Spare, ...] | None:
+    """As many spare nodes as the job asks for; None if the nodes that are left can't replace all that are used."""
+    if not problem.spare_nodes:
+        return ()
+    kinds = _kinds(problem, seats)
+    used = {node for nodes in kinds.values() for node in nodes}
+    covered = _coverage(problem, kinds, [node for node in range(len(problem.nodes)) if node not in used])
+    chosen = _choose(problem, covered, set(kinds))
+    return None if chosen is None else tuple(_spare(node, covered[node], kinds) for node in sorted(chosen))
+
+
+def _kinds(problem: Problem, seats: Sequence[Seats]) -> dict[_Kind, list[int]]:
+    """The nodes of the plan, by what they need."""
+    needs: dict[int, list[int]] = {}
+    guests: dict[int, list[tuple[int, int | None]]] = {}
+    for group, group_seats in enumerate(seats):
+        for node, units in group_seats:
+            have = needs.setdefault(node, [0] * len(problem.resources))
+            for index, need in enumerate(problem.needs[group]):
+                have[index] += units * need
+            guests.setdefault(node, []).append((group, problem.partition_of(group, node)))
+    kinds: dict[_Kind, list[int]] = {}
+    for node in sorted(needs):
+        kinds.setdefault((tuple(needs[node]), tuple(guests[node])), []).append(node)
+    return kinds
+
+
+def _coverage(problem: Problem, kinds: Iterable[_Kind], nodes: Sequence[int]) -> dict[int, frozenset[_Kind]]:
+    """What each node that is left can replace."""
+    kinds = list(kinds)
+    return {node: frozenset(kind for kind in kinds if _can_replace(problem, node, kind)) for node in nodes}
+
+
+def _can_replace(problem: Problem, node: int, kind: _Kind) -> bool:
+    amounts, guests = kind
+    return all(have >= need for have, need in zip(problem.caps[node], amounts, strict=True)) and all(
+        problem.partition_of(group, node) == partition for group, partition in guests
+    )
+
+
+def _choose(problem: Problem, covered: dict[int, frozenset[_Kind]], kinds: set[_Kind]) -> list[int] | None:
+    """Those that replace the most first, the tightest of them; by trying all combinations if that leaves a gap."""
+    able = sorted((node for node in covered if covered[node]), key=lambda n: (-len(covered[n]), problem.caps[n], n))
+    if len(able) < problem.spare_nodes:
+        return None
+    chosen: list[int] = []
+    missing = set(kinds)
+    while missing and len(chosen) < problem.spare_nodes:
+        best = max((node for node in able if node not in chosen), key=lambda n: len(missing & covered[n]))
+        chosen.append(best)
+        missing -= covered[best]
+    if missing:
+        return _combination(problem, covered, able, kinds)
+    return chosen + [node for node in able if node not in chosen][: problem.spare_nodes - len(chosen)]
+
+
+def _combination(
+    problem: Problem, covered: dict[int, frozenset[_Kind]], able: list[int], kinds: set[_Kind]
+) -> list[int] | None:
+    combinations = itertools.combinations(able, problem.spare_nodes)
+    for chosen in itertools.islice(combinations, _MOST_COMBINATIONS):
+        if frozenset[_Kind]().union(*(covered[node] for node in chosen)) >= kinds:
+            return list(chosen)
+    return None
+
+
+def _spare(node: int, covers: frozenset[_Kind], kinds: dict[_Kind, list[int]]) -> Spare:
+    return Spare(
+        node=node,
+        amounts=tuple(max(amounts) for amounts in zip(*(kind[0] for kind in covers), strict=True)),
+        replaces=tuple(sorted(used for kind in covers for used in kinds[kind])),
+    )
