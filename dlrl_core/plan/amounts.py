@@ -35,7 +35,7 @@ def amount_of(steps: int) -> float:
 
 
 def cut(shares: Sequence[Fraction]) -> list[int]:
-    """The shares of one device in steps. Their sum is exact; what is over goes to those cut shortest, first come first."""
+    """The shares of one device in steps. Their sum is exact; what is over goes to those cut shortest."""
     whole = [math.floor(share * STEPS) for share in shares]
     over = math.floor(sum(shares) * STEPS) - sum(whole)
     shortest = sorted(range(len(shares)), key=lambda i: (whole[i] - shares[i] * STEPS, i))

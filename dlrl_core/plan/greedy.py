@@ -112,7 +112,7 @@ class _Floor:
 
     def _partitions(self, group: int, units: int) -> list[Sequence[int]]:
         """Sets of nodes the group may choose from, the tightest that has room first."""
-        partitions = self._problem.partitions(group)
+        partitions = self._problem.partitions[group]
         if len(partitions) == 1:
             return partitions
         room = [sum(min(units, self._room(group, node)) for node in nodes) for nodes in partitions]
@@ -165,7 +165,8 @@ class _Floor:
 
     def _opened(self, order: Sequence[int], count: int) -> list[int]:
         """The first `count` of them, without opening more nodes than the job may use."""
-        chosen, openable = [], self._openable
+        chosen: list[int] = []
+        openable = self._openable
         for node in order:
             if len(chosen) == count:
                 break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from dlrl_core.errors import PlanError
 from dlrl_core.plan.amounts import amount_of
@@ -59,7 +60,7 @@ def _without_labels(spec: JobSpec) -> JobSpec:
             not set(wishes[one][key]) & set(wishes[other][key]) for key in wishes[one].keys() & wishes[other].keys()
         )
     )
-    plain = {"node_labels": {}, "pack_into": None}
+    plain: dict[str, object] = {"node_labels": {}, "pack_into": None}
     roles = tuple(
         role.model_copy(update={**plain, "parts": tuple(part.model_copy(update=plain) for part in role.parts)})
         for role in spec.roles
@@ -161,6 +162,5 @@ def _group_plan(group: DeviceGroupDemand, runs: tuple[Run, ...], sizes: dict[str
     return GroupPlan(members=tuple(members), devices_per_seat=group.devices, resources=_amounts(group.seat), runs=runs)
 
 
-def _amounts(steps: dict[str, int] | object) -> dict[str, float]:
-    assert isinstance(steps, dict)
+def _amounts(steps: Mapping[str, int]) -> dict[str, float]:
     return {name: amount_of(count) for name, count in steps.items() if count}

@@ -72,6 +72,8 @@ class Problem:
             tuple(group.unit.get(name, 0) for name in self.resources) for group in self.groups
         )
         self.eligible: tuple[Sequence[int], ...] = tuple(self._eligible(group) for group in self.groups)
+        self.partitions: tuple[list[Sequence[int]], ...] = tuple(map(self._partitions, range(len(self.groups))))
+        """Of each group, the sets of nodes of which it must choose one: one value of each label it is packed into."""
         self.wanted: tuple[int, ...] = tuple(group.units for group in self.groups)
 
     def _eligible(self, group: HostGroupDemand) -> Sequence[int]:
@@ -86,26 +88,24 @@ class Problem:
             and all(key in node.labels for key in keys)
         ]
 
-    @functools.cache  # noqa: B019 - a problem lives as long as its plan is being made
-    def partitions(self, group: int) -> list[Sequence[int]]:
-        """The sets of nodes of which the group must choose one: those with one value of each label it is packed into."""
-        if not self.groups[group].pack_into:
+    def _partitions(self, group: int) -> list[Sequence[int]]:
+        keys = self.groups[group].pack_into
+        if not keys:
             return [self.eligible[group]]
         found: dict[tuple[str, ...], list[int]] = {}
         for index in self.eligible[group]:
-            found.setdefault(self._packed_values(group, index), []).append(index)
+            found.setdefault(tuple(self.nodes[index].labels[key] for key in keys), []).append(index)
         return [found[values] for values in sorted(found)]
 
-    @functools.cache  # noqa: B019 - as above
-    def _partition_indices(self, group: int) -> dict[int, int]:
-        return {node: index for index, nodes in enumerate(self.partitions(group)) for node in nodes}
+    @functools.cached_property
+    def _partition_indices(self) -> list[dict[int, int]]:
+        return [
+            {node: index for index, nodes in enumerate(partitions) for node in nodes} for partitions in self.partitions
+        ]
 
     def partition_of(self, group: int, node: int) -> int | None:
-        """Which of its partitions the node is in; None if the group may not sit there at all."""
-        return self._partition_indices(group).get(node)
-
-    def _packed_values(self, group: int, node: int) -> tuple[str, ...]:
-        return tuple(self.nodes[node].labels[key] for key in self.groups[group].pack_into)
+        """Which of the group's partitions the node is in; None if the group may not sit there at all."""
+        return self._partition_indices[group].get(node)
 
     def spread_caps(self, group: int, nodes: Sequence[int], units: int) -> dict[str, int]:
         """For each label the group is spread over: how many of its units may be on nodes with one value of it."""

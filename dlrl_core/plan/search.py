@@ -82,7 +82,7 @@ class _Search:
         problem, demand = self._problem, self._problem.groups[group]
         foes = sum(1 << foe for foe in demand.foes)
         openable = problem.node_num - sum(guests > 0 for guests in self._guests)
-        for nodes in problem.partitions(group):
+        for nodes in problem.partitions[group]:
             free = [node for node in nodes if not self._guests[node] & foes]
             rooms = {node: min(self._units[group], problem.fit(group, self._left[node])) for node in free}
             order = sorted(

@@ -57,9 +57,9 @@ def _impossible(problem: Problem, units: Sequence[int]) -> Stuck | None:
 
 
 def _fits_alone(problem: Problem, group: int, units: int) -> bool:
-    """Whether the group has room on the nodes it may use, if it were the only one. Only a bound: labels may forbid it."""
+    """Whether the group has room on the nodes it may use, if it were the only one. A bound only: it may be spread."""
     step = problem.groups[group].units_per_node
-    for nodes in problem.partitions(group):
+    for nodes in problem.partitions[group]:
         rooms = sorted((min(units, problem.fit(group, problem.caps[node])) for node in nodes), reverse=True)
         usable = rooms[: problem.node_num]
         if step and sum(room >= step for room in usable) * step >= units:

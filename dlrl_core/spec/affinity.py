@@ -28,7 +28,7 @@ def host_groups(spec: JobSpec) -> list[HostGroup]:
 
 def separated_pairs(spec: JobSpec) -> set[tuple[str, str]]:
     """Full names that must not meet on a node, each pair both ways round. A role stands for all its parts."""
-    pairs = set()
+    pairs: set[tuple[str, str]] = set()
     for separation in spec.separations:
         sides = [_full_names(spec, name) for name in separation]
         for index, side in enumerate(sides):

@@ -74,10 +74,12 @@ def _shares(spec: JobSpec) -> Iterator[str]:
     for name, seating in spec.seatings.items():
         share = seating.resource.get(spec.device_type, 0)
         if spec.device_type != "CPU" and 1 < share < float("inf") and share != int(share):
-            yield f"{_owner(name)} asks for {share:g} {spec.device_type}; more than one device is asked for in whole ones"
+            yield f"{_owner(name)} asks for {share:g} {spec.device_type}; several devices are asked for in whole ones"
     for group in spec.collocations:
         shares = [seating.resource.get(spec.device_type) for name, seating in spec.seatings.items() if name in group]
         named = [share for share in shares if share is not None]
+        if len(named) < len(shares) and sum(named) >= 1:
+            yield f"the roles {_names(group)} share one device; the shares that are named leave nothing to the others"
         if spec.device_type != "CPU" and sum(named) > 1 + 1e-4 * len(named):
             yield (
                 f"the roles {_names(group)} share one device and ask for {sum(named):g} {spec.device_type} of it; "
