@@ -9,7 +9,7 @@ from typing import Any
 from dlrl_core.api.class_check import class_problems
 from dlrl_core.api.class_source import source_problems
 from dlrl_core.api.config_override import overridden
-from dlrl_core.api.draft import JobDraft, RoleDraft
+from dlrl_core.api.draft import JobDraft, RoleDraft, SeatingDraft
 from dlrl_core.errors import PluginError, SpecError
 from dlrl_core.plugin import (
     ConfigKind,
@@ -20,7 +20,7 @@ from dlrl_core.plugin import (
     plugin_host,
 )
 from dlrl_core.roles import RoleType
-from dlrl_core.spec import ClassRef, ConfigValue, JobSpec, RoleSpec, problems_of
+from dlrl_core.spec import ClassRef, ConfigValue, JobSpec, PartSpec, RoleSpec, VisibleDevices, problems_of
 from dlrl_core.spec.job_spec import read_yaml
 
 
@@ -97,6 +97,7 @@ def _spec(draft: JobDraft, defaults: FrameworkDefaults | None, config: ConfigVal
         framework=draft.framework,
         node_num=_first(draft.node_num, defaults and defaults.node_num, 1),
         device_per_node=_first(draft.device_per_node, defaults and defaults.device_per_node, 1),
+        spare_nodes=_first(draft.spare_nodes, 0),
         device_type=_first(draft.device_type, defaults and defaults.device_type, "GPU"),
         policy=draft.policy or "separate_sync",
         config=config,
@@ -104,6 +105,8 @@ def _spec(draft: JobDraft, defaults: FrameworkDefaults | None, config: ConfigVal
         trainer=draft.trainer or (defaults.trainer if defaults else None),
         roles=roles,
         collocations=_collocations(draft, defaults, roles),
+        host_collocations=tuple(draft.host_collocations or (defaults.host_collocations if defaults else ())),
+        separations=tuple(draft.separations or (defaults.separations if defaults else ())),
     )
 
 
@@ -119,25 +122,36 @@ def _roles(draft: JobDraft, defaults: FrameworkDefaults | None) -> tuple[RoleSpe
 
 
 def _role(role: RoleType, told: RoleDraft | None, filled: RoleDefaults | None) -> RoleSpec | None:
-    told = told or RoleDraft(role)
+    told = told or RoleDraft.of(role)
     cls: ClassRef | None = told.cls or (filled.cls if filled else None)
     if cls is None:
         return None
-    return RoleSpec(
-        role=role,
-        cls=cls,
-        total=_first(told.total, filled.total if filled else None, 1),
-        per_node=told.per_node if told.per_node is not None else (filled.per_node if filled else None),
-        env={**(filled.env if filled else {}), **told.env},
-        resource={**(filled.resource if filled else {}), **told.resource},
-    )
+    parts = tuple(PartSpec(name=name, **_seating(part, None)) for name, part in told.parts.items())
+    seating = _seating(told, filled)
+    if parts and told.total is None:
+        seating["total"] = sum(part.total for part in parts)
+    visible = told.visible_devices or (filled.visible_devices if filled else None) or VisibleDevices.OWN
+    return RoleSpec(role=role, cls=cls, parts=parts, visible_devices=visible, **seating)
+
+
+def _seating(told: SeatingDraft, filled: RoleDefaults | None) -> dict[str, Any]:
+    return {
+        "total": _first(told.total, filled.total if filled else None, 1),
+        "min_total": told.min_total,
+        "per_node": told.per_node if told.per_node is not None else (filled.per_node if filled else None),
+        "env": {**(filled.env if filled else {}), **told.env},
+        "resource": {**(filled.resource if filled else {}), **told.resource},
+        "node_labels": told.node_labels,
+        "spread_over": told.spread_over,
+        "pack_into": told.pack_into,
+    }
 
 
 def _collocations(
     draft: JobDraft, defaults: FrameworkDefaults | None, roles: tuple[RoleSpec, ...]
-) -> tuple[tuple[RoleType, ...], ...]:
+) -> tuple[tuple[str, ...], ...]:
     if draft.collocate_all:
-        return (*draft.collocations, tuple(role.role for role in roles))
+        return (*draft.collocations, tuple(name for role in roles for name in role.seatings))
     if draft.collocations:
         return tuple(draft.collocations)
     return tuple(defaults.collocations) if defaults else ()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from dlrl_core.api.assemble import assemble
-from dlrl_core.api.draft import JobDraft, RoleDraft
+from dlrl_core.api.draft import JobDraft, RoleDraft, SeatingDraft
 from dlrl_core.api.job import RLJob
 from dlrl_core.roles import RoleType
 
@@ -16,12 +16,14 @@ from dlrl_core.roles import RoleType
 class RLJobBuilder:
     """Builds an RLJob. No method but `build` raises; `build` reports every problem in one SpecError.
 
-    `total`, `per_node`, `env` and `resource` belong to the role named last.
+    `total`, `per_node`, `env`, `resource` and the other counts and places belong to the role, or the part of a role,
+    that was named last.
     """
 
     def __init__(self) -> None:
         self._draft = JobDraft()
         self._role: RoleDraft | None = None
+        self._seating: SeatingDraft | None = None
 
     # ---- the job
 
@@ -35,8 +37,13 @@ class RLJobBuilder:
         self._draft.device_per_node = self._draft.count("device_per_node", count)
         return self
 
+    def spare_nodes(self, count: int) -> Self:
+        """How many more nodes are held back, to replace one that fails."""
+        self._draft.spare_nodes = self._draft.count("spare_nodes", count)
+        return self
+
     def device_type(self, device_type: str) -> Self:
-        """'GPU' (the default) or 'CPU'."""
+        """'GPU' (the default), 'NPU' or 'CPU'."""
         text = self._draft.text("device_type", device_type)
         self._draft.device_type = text and text.upper()
         return self
@@ -91,57 +98,112 @@ class RLJobBuilder:
     def role(self, name: str | RoleType) -> Self:
         """Go on with a role that a framework fills, to change its counts, environment or resources."""
         role = self._draft.role_named(name)
-        self._role = RoleDraft(RoleType.ACTOR) if role is None else self._draft.roles.setdefault(role, RoleDraft(role))
-        return self
+        return self._go_on(RoleDraft.of(RoleType.ACTOR) if role is None else self._draft.role(role))
 
     def _begin(self, role: RoleType, module: str, class_name: str) -> Self:
         if role in self._draft.roles and self._draft.roles[role].cls is not None:
             self._draft.problems.append(f"role '{role}' is given 2 times; give it once")
-        self._role = self._draft.roles.setdefault(role, RoleDraft(role))
-        self._role.cls = self._draft.class_ref(f"role '{role}'", module, class_name)
+        draft = self._draft.role(role)
+        draft.cls = self._draft.class_ref(f"role '{role}'", module, class_name)
+        return self._go_on(draft)
+
+    def _go_on(self, role: RoleDraft) -> Self:
+        self._role = self._seating = role
         return self
 
-    # ---- the role named last
+    # ---- the role named last, or its part
+
+    def part(self, name: str) -> Self:
+        """Go on with a named part of the role, such as 'prefill'; its count and place are its own."""
+        role = self._role or self._nobody("part")
+        text = self._draft.text(f"a part of role '{role.role}'", name)
+        self._seating = role.part(text or "")
+        return self
 
     def total(self, count: int) -> Self:
         """How many workloads the role has."""
-        role = self._current("total")
-        role.total = self._draft.count(f"total of role '{role.role}'", count)
+        seating = self._current("total")
+        seating.total = self._draft.count(f"total of {seating.owner}", count)
+        return self
+
+    def min_total(self, count: int) -> Self:
+        """How few will do where the cluster has no room for all; without it, all or nothing."""
+        seating = self._current("min_total")
+        seating.min_total = self._draft.count(f"min_total of {seating.owner}", count)
         return self
 
     def per_node(self, count: int) -> Self:
         """How many of them sit on each node that has any."""
-        role = self._current("per_node")
-        role.per_node = self._draft.count(f"per_node of role '{role.role}'", count)
+        seating = self._current("per_node")
+        seating.per_node = self._draft.count(f"per_node of {seating.owner}", count)
         return self
 
     def env(self, env: Mapping[str, str]) -> Self:
         """Environment variables of the role; they win over `global_env`."""
-        role = self._current("env")
-        role.env = self._draft.environment(f"env of role '{role.role}'", env)
+        seating = self._current("env")
+        seating.env = self._draft.environment(f"env of {seating.owner}", env)
         return self
 
-    def resource(self, resource: Mapping[str, float]) -> Self:
-        """Ray resources of one workload of the role, such as {'CPU': 2, 'GPU': 0.5}."""
-        role = self._current("resource")
-        role.resource = self._draft.resources(f"resource of role '{role.role}'", resource)
+    def resource(self, resource: Mapping[str, float | str]) -> Self:
+        """Ray resources of one workload of the role, such as {'CPU': 2, 'GPU': 0.5} or {'GPU': '1/3'}."""
+        seating = self._current("resource")
+        seating.resource = self._draft.resources(f"resource of {seating.owner}", resource)
         return self
 
-    def _current(self, method: str) -> RoleDraft:
-        if self._role is None:
-            self._draft.problems.append(
-                f".{method}() has no role to belong to; call it after .actor(...) or another role"
-            )
-            return RoleDraft(RoleType.ACTOR)
-        return self._role
+    def node_labels(self, labels: Mapping[str, str | list[str]]) -> Self:
+        """Only nodes with these labels, such as {'ray.io/accelerator-type': 'H100', 'zone': ['a', 'b']}."""
+        seating = self._current("node_labels")
+        seating.node_labels = self._draft.labels(f"node_labels of {seating.owner}", labels)
+        return self
+
+    def spread_over(self, label: str) -> Self:
+        """As evenly as possible over the values of this node label, such as 'rack'."""
+        seating = self._current("spread_over")
+        seating.spread_over = self._draft.text(f"spread_over of {seating.owner}", label)
+        return self
+
+    def pack_into(self, label: str) -> Self:
+        """All on nodes with one and the same value of this node label."""
+        seating = self._current("pack_into")
+        seating.pack_into = self._draft.text(f"pack_into of {seating.owner}", label)
+        return self
+
+    def visible_devices(self, which: str) -> Self:
+        """Which devices each process sees: its 'own' (the default), its 'role's on its node, or all of its 'node'."""
+        role = self._role or self._nobody("visible_devices")
+        role.visible_devices = self._draft.choice(f"visible_devices of {role.owner}", which)
+        return self
+
+    def _current(self, method: str) -> SeatingDraft:
+        return self._seating or self._nobody(method)
+
+    def _nobody(self, method: str) -> RoleDraft:
+        self._draft.problems.append(f".{method}() has no role to belong to; call it after .actor(...) or another role")
+        return RoleDraft.of(RoleType.ACTOR)
 
     # ---- placement
 
     def with_collocation(self, *roles: str | RoleType) -> Self:
-        """These roles share devices: rank i of each is on the same one."""
-        named = [self._draft.role_named(role) for role in roles]
-        self._draft.collocations.append(tuple(role for role in named if role is not None))
+        """Device collocation: these roles share devices, rank i of each is on the same one.
+
+        A part of a role is named as 'rollout.decode'; so it is in the other rules of placement.
+        """
+        self._draft.collocations.append(self._named(roles))
         return self
+
+    def with_host_collocation(self, *roles: str | RoleType) -> Self:
+        """Host collocation: rank i of each is on the same node, on devices of its own."""
+        self._draft.host_collocations.append(self._named(roles))
+        return self
+
+    def without_collocation(self, *roles: str | RoleType) -> Self:
+        """No collocation: no two of these roles are on one node."""
+        self._draft.separations.append(self._named(roles))
+        return self
+
+    def _named(self, roles: tuple[str | RoleType, ...]) -> tuple[str, ...]:
+        named = [self._draft.seat_named(role) for role in roles]
+        return tuple(name for name in named if name is not None)
 
     def with_collocation_all(self) -> Self:
         """All roles of the job share devices."""

@@ -5,22 +5,44 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from dlrl_core.roles import RoleType
-from dlrl_core.spec import ClassRef
+from dlrl_core.spec import ClassRef, VisibleDevices
 
 
-@dataclass
-class RoleDraft:
-    """One role as told. None means: not told, so a framework's or our own default counts."""
+@dataclass(kw_only=True)
+class SeatingDraft:
+    """Counts and places as told. None means: not told, so a framework's or our own default counts."""
 
-    role: RoleType
-    cls: ClassRef | None = None
+    owner: str
+    """What to call it in a sentence, such as "role 'actor'"."""
     total: int | None = None
+    min_total: int | None = None
     per_node: int | None = None
     env: dict[str, str] = field(default_factory=dict)
     resource: dict[str, float] = field(default_factory=dict)
+    node_labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    spread_over: str | None = None
+    pack_into: str | None = None
+
+
+@dataclass(kw_only=True)
+class RoleDraft(SeatingDraft):
+    """One role as told."""
+
+    role: RoleType
+    cls: ClassRef | None = None
+    visible_devices: VisibleDevices | None = None
+    parts: dict[str, SeatingDraft] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, role: RoleType) -> RoleDraft:
+        return cls(role=role, owner=f"role '{role}'")
+
+    def part(self, name: str) -> SeatingDraft:
+        return self.parts.setdefault(name, SeatingDraft(owner=f"part '{self.role}.{name}'"))
 
 
 @dataclass
@@ -33,13 +55,20 @@ class JobDraft:
     node_num: int | None = None
     device_per_node: int | None = None
     device_type: str | None = None
+    spare_nodes: int | None = None
     policy: str | None = None
     global_env: dict[str, str] = field(default_factory=dict)
     trainer: ClassRef | None = None
     roles: dict[RoleType, RoleDraft] = field(default_factory=dict)
-    collocations: list[tuple[RoleType, ...]] = field(default_factory=list)
+    collocations: list[tuple[str, ...]] = field(default_factory=list)
+    host_collocations: list[tuple[str, ...]] = field(default_factory=list)
+    separations: list[tuple[str, ...]] = field(default_factory=list)
     collocate_all: bool = False
     problems: list[str] = field(default_factory=list)
+
+    def role(self, role: RoleType) -> RoleDraft:
+        """What has been told of this role."""
+        return self.roles.setdefault(role, RoleDraft.of(role))
 
     def count(self, name: str, value: Any) -> int | None:
         """A whole number; anything else is a problem. Its range is checked with the whole spec."""
@@ -83,13 +112,42 @@ class JobDraft:
             self.problems.append(f"{owner} is a {type(resource).__name__}; it must be a mapping such as {{'CPU': 2}}")
             return {}
         kept = {}
-        for name, amount in resource.items():
+        for name, said in resource.items():
+            amount = _number(said)
             is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
             if not isinstance(name, str) or not is_number or math.isnan(amount):
-                self.problems.append(f"{owner} has {name!r}: {amount!r}; it must be a resource's name and a number")
+                self.problems.append(f"{owner} has {name!r}: {said!r}; it must be a resource's name and a number")
             else:
                 kept[name] = float(amount)
         return kept
+
+    def labels(self, owner: str, labels: Any) -> dict[str, tuple[str, ...]]:
+        """Node labels: of each, the value or the values that will do."""
+        if not isinstance(labels, Mapping):
+            self.problems.append(f"{owner} is a {type(labels).__name__}; it must be a mapping such as {{'rack': 'r7'}}")
+            return {}
+        kept = {}
+        for label, said in labels.items():
+            values = tuple(said) if isinstance(said, list | tuple | set) else (said,)
+            if not isinstance(label, str) or not values or not all(isinstance(value, str) for value in values):
+                self.problems.append(f"{owner} has {label!r}: {said!r}; it must be a label and a text, or several")
+            else:
+                kept[label] = values
+        return kept
+
+    def choice(self, name: str, value: Any) -> VisibleDevices | None:
+        try:
+            return VisibleDevices(str(value).lower())
+        except ValueError:
+            known = ", ".join(f"'{one}'" for one in VisibleDevices)
+            self.problems.append(f"{name} is {value!r}; it must be one of {known}")
+            return None
+
+    def seat_named(self, name: Any) -> str | None:
+        """The full name of a role, or of a part of one, such as 'rollout.decode'."""
+        role, dot, part = str(name).partition(".")
+        found = self.role_named(role)
+        return None if found is None else f"{found.value}{dot}{part.lower()}"
 
     def role_named(self, name: Any) -> RoleType | None:
         import difflib
@@ -102,3 +160,13 @@ class JobDraft:
             hint = f"did you mean '{close[0]}'?" if close else f"roles are: {', '.join(roles)}"
             self.problems.append(f"unknown role '{name}'; {hint}")
             return None
+
+
+def _number(said: Any) -> Any:
+    """A number, also where it is written as a fraction, such as '1/3'."""
+    if not isinstance(said, str):
+        return said
+    try:
+        return float(Fraction(said))
+    except (ValueError, ZeroDivisionError):
+        return said

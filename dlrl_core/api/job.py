@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from dlrl_core.api.connection import Connection, connect
 from dlrl_core.api.job_handle import JobHandle, JobResult
 from dlrl_core.api.job_status import JobStatus
 from dlrl_core.errors import ClusterError, DlrlError, JobError, JobExistsError, PlanError, SpecError
+from dlrl_core.failover import deaths_of
 from dlrl_core.plan import ClusterView, ExecutionPlan, make_plan, needed_cluster
 from dlrl_core.spec import JobSpec, check_name
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from dlrl_core.master.launch import MasterLaunch
 
 _MASTER_UP_S = 120.0
-_FREE_S = 1.5
+WAIT_FOR_RESOURCES_S = 60.0
+"""How long a job waits for resources that others hold, unless it is told otherwise."""
 
 
 class RLJob:
@@ -33,18 +34,22 @@ class RLJob:
         self._handle: JobHandle | None = None
 
     def plan(self, cluster: ClusterView | None = None) -> ExecutionPlan:
-        """Who would sit where, on this cluster, or on the smallest one that fits. Starts nothing."""
-        return make_plan(self.spec, cluster or needed_cluster(self.spec))
+        """Who would sit where, on this cluster, or on the smallest one that fits. Starts nothing.
+
+        Print it, or draw it with `.to_svg()` or `.to_html()`.
+        """
+        plan = make_plan(self.spec, cluster or needed_cluster(self.spec))
+        return plan.model_copy(update={"deaths": deaths_of(self.spec)})
 
     @overload
     def submit(
         self, name: str, blocking: Literal[True] = True, *, address: str | None = None,
-        on_status: Callable[[JobStatus], None] | None = None,
+        on_status: Callable[[JobStatus], None] | None = None, wait_for_resources_s: float = WAIT_FOR_RESOURCES_S,
     ) -> JobResult: ...  # fmt: skip
     @overload
     def submit(
         self, name: str, blocking: Literal[False], *, address: str | None = None,
-        on_status: Callable[[JobStatus], None] | None = None,
+        on_status: Callable[[JobStatus], None] | None = None, wait_for_resources_s: float = WAIT_FOR_RESOURCES_S,
     ) -> JobHandle: ...  # fmt: skip
     def submit(
         self,
@@ -53,9 +58,11 @@ class RLJob:
         *,
         address: str | None = None,
         on_status: Callable[[JobStatus], None] | None = None,
+        wait_for_resources_s: float = WAIT_FOR_RESOURCES_S,
     ) -> JobResult | JobHandle:
         """Run the job. Blocking: returns its result or raises the first cause. Else: returns a handle at once.
 
+        A job that fits the cluster, but not what other jobs leave free, waits for it up to `wait_for_resources_s`.
         Ctrl-C on a blocking submit stops the job cleanly; a second one leaves it as it is.
         """
         problems = check_name(name)
@@ -63,7 +70,7 @@ class RLJob:
             raise SpecError(problems)
         connection = connect(address, self.spec)
         try:
-            self._handle = self._start(name, connection)
+            self._handle = self._start(name, connection, wait_for_resources_s)
         except BaseException:
             connection.close()
             raise
@@ -86,30 +93,32 @@ class RLJob:
             raise JobError("", f"there is no job to {action}; call submit first")
         return self._handle
 
-    def _start(self, name: str, connection: Connection) -> JobHandle:
+    def _start(self, name: str, connection: Connection, wait_for_resources_s: float) -> JobHandle:
         from dlrl_core.context import default_store_url
-        from dlrl_core.master.launch import MasterLaunch
+        from dlrl_core.master.launch import MasterLaunch, MasterLimits
         from dlrl_core.scheduler import reservation
 
         _refuse_if_alive(name)
-        plan = _plan_when_free(self.spec)
+        run_id = uuid.uuid4().hex
+        plan = _plan_now(self.spec, wait_for_resources_s)
         launch = MasterLaunch(
             job=name,
-            run_id=uuid.uuid4().hex,
+            run_id=run_id,
             spec_json=self.spec.to_json(),
-            plan_json=plan.to_json(),
+            plan_json=None if plan is None else plan.to_json(),
             store_url=default_store_url(),
             python_path=_python_path(),
             plugins=os.environ.get("DLRL_PLUGINS"),
-            reservation=reservation.ask_for(name, plan),
+            reservation=None if plan is None else reservation.ask_for(name, run_id, 1, plan, is_first=True),
+            limits=MasterLimits(reserve_s=wait_for_resources_s),
         )
         try:
             return JobHandle(name, self._start_master(launch, plan), connection)
         except BaseException:
-            reservation.release(launch.reservation)
+            reservation.release_all(name, run_id)
             raise
 
-    def _start_master(self, launch: MasterLaunch, plan: ExecutionPlan) -> Any:
+    def _start_master(self, launch: MasterLaunch, plan: ExecutionPlan | None) -> Any:
         """The handle of a Master that has taken up the job; the job's other processes start while it comes up."""
         from dlrl_core.master.master import start_master
 
@@ -120,7 +129,8 @@ class RLJob:
         from dlrl_core.master.process_launches import end_all, start_processes  # while the Master starts
 
         try:
-            start_processes(launch, self.spec, plan)
+            if plan is not None:
+                start_processes(launch, self.spec, plan, launch.reservation.seats)
             _await_opened(launch.job, master)
         except BaseException:
             _call_off(master)
@@ -142,26 +152,17 @@ def _call_off(master: Any) -> None:
         ray.kill(master, no_restart=True)
 
 
-def _plan_when_free(spec: JobSpec) -> ExecutionPlan:
-    """The plan on what is free. What a job that just ended gave back is seen a moment later: look again, briefly."""
+def _plan_now(spec: JobSpec, wait_s: float) -> ExecutionPlan | None:
+    """The plan on what is free now; None if the job fits the cluster, and may wait until others give back enough."""
     from dlrl_core.scheduler.cluster_probe import view_capacity, view_cluster
 
-    deadline = time.monotonic() + _FREE_S
-    while True:
-        try:
-            return make_plan(spec, view_cluster())
-        except PlanError:
-            if time.monotonic() > deadline or not _fits(spec, view_capacity()):
-                raise
-            time.sleep(0.1)
-
-
-def _fits(spec: JobSpec, cluster: ClusterView) -> bool:
     try:
-        make_plan(spec, cluster)
+        return make_plan(spec, view_cluster())
     except PlanError:
-        return False
-    return True
+        if wait_s > 0:
+            make_plan(spec, view_capacity())  # raises if it would not fit an empty cluster either
+            return None
+        raise
 
 
 def _refuse_if_alive(name: str) -> None:

@@ -12,9 +12,15 @@ from dlrl_core.spec.job_spec import read_yaml
 if TYPE_CHECKING:
     from dlrl_core.api.builder import RLJobBuilder
 
-_SIMPLE = ("node_num", "device_per_node", "device_type", "config", "global_env", "framework", "policy")
-_KEYS = (*_SIMPLE, "trainer", "roles", "collocations", "collocate_all")
-_ROLE_KEYS = ("module", "class", "total", "per_node", "env", "resource")
+_SIMPLE = ("node_num", "device_per_node", "spare_nodes", "device_type", "config", "global_env", "framework", "policy")
+_GROUPS = {
+    "collocations": "with_collocation",
+    "host_collocations": "with_host_collocation",
+    "separations": "without_collocation",
+}
+_KEYS = (*_SIMPLE, "trainer", "roles", *_GROUPS, "collocate_all")
+_SEATING_KEYS = ("total", "min_total", "per_node", "env", "resource", "node_labels", "spread_over", "pack_into")
+_ROLE_KEYS = ("module", "class", *_SEATING_KEYS, "visible_devices", "parts")
 
 
 def tell(builder: RLJobBuilder, path: Path) -> None:
@@ -28,8 +34,9 @@ def tell(builder: RLJobBuilder, path: Path) -> None:
     if said.get("trainer") is not None:
         _tell_trainer(builder, said["trainer"], problems)
     _tell_roles(builder, said.get("roles") or {}, problems)
-    for group in said.get("collocations") or []:
-        builder.with_collocation(*(group if isinstance(group, list) else [group]))
+    for key, method in _GROUPS.items():
+        for group in said.get(key) or []:
+            getattr(builder, method)(*(group if isinstance(group, list) else [group]))
     if said.get("collocate_all"):
         builder.with_collocation_all()
 
@@ -50,9 +57,29 @@ def _tell_roles(builder: RLJobBuilder, roles: Any, problems: list[str]) -> None:
             getattr(builder, role.value)(said.get("module"), said.get("class"))
         else:
             builder.role(role)
-        for key in ("total", "per_node", "env", "resource"):
-            if said.get(key) is not None:
-                getattr(builder, key)(said[key])
+        _tell_seating(builder, said)
+        if said.get("visible_devices") is not None:
+            builder.visible_devices(said["visible_devices"])
+        _tell_parts(builder, f"roles.{name}.parts", said.get("parts") or {}, problems)
+
+
+def _tell_parts(builder: RLJobBuilder, owner: str, parts: Any, problems: list[str]) -> None:
+    if not isinstance(parts, dict):
+        problems.append(f"'{owner}' is a {type(parts).__name__}; it must be a mapping of parts")
+        return
+    for name, said in parts.items():
+        if not isinstance(said, dict):
+            problems.append(f"'{owner}.{name}' is a {type(said).__name__}; it must be a mapping with total")
+            continue
+        problems += _unknown(said, _SEATING_KEYS, f"{owner}.{name}")
+        builder.part(str(name))
+        _tell_seating(builder, said)
+
+
+def _tell_seating(builder: RLJobBuilder, said: dict[str, Any]) -> None:
+    for key in _SEATING_KEYS:
+        if said.get(key) is not None:
+            getattr(builder, key)(said[key])
 
 
 def _tell_trainer(builder: RLJobBuilder, said: Any, problems: list[str]) -> None:

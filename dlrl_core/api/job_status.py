@@ -39,6 +39,11 @@ class JobStatus:
         return self.view["why"]
 
     @property
+    def waiting_for(self) -> str | None:
+        """Which resources it waits for; None if it waits for none."""
+        return self.view["waiting_for"]
+
+    @property
     def phase(self) -> str | None:
         """Where the trainer is: construct, init, fit or done."""
         phase: str | None = self.view["trainer"].get("phase")

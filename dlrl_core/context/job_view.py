@@ -27,6 +27,7 @@ class JobView(TypedDict):
     submitted_at: float
     ended_at: float | None
     why: str | None
+    waiting_for: str | None
     store_url: str
     address: str | None
     master_incarnation: int
@@ -56,6 +57,7 @@ def view_of(
         "submitted_at": record.submitted_at,
         "ended_at": record.ended_at,
         "why": record.why,
+        "waiting_for": record.waiting_for,
         "store_url": redact(record.store_url),
         "address": redact(record.address),
         "master_incarnation": record.master_incarnation,

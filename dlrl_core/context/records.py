@@ -16,7 +16,7 @@ from dlrl_core.context.shown_text import ShownText
 from dlrl_core.context.workload_report import WorkloadState
 from dlrl_core.roles import RoleType
 
-SCHEMA = 1
+SCHEMA = 2
 """Number of the record format. Raised with every new field: a Master must not drop what it can't read."""
 
 
@@ -81,6 +81,10 @@ class JobRecord(_Record):
     state_since: float = Field(default_factory=time.time)
     spec_json: str = Field(repr=False)
     plan_json: str | None = Field(default=None, repr=False)
+    plan_number: int = 0
+    """How many plans this run has made; its reservations are named by it. 0: none yet."""
+    waiting_for: ShownText | None = None
+    """Which resources are missing, while the job waits for them."""
     store_url: str = Field(repr=False)
     address: str | None = None
     """Of the Ray cluster."""
@@ -102,11 +106,13 @@ class WorkloadRecord(_Record):
     name: str
     role: RoleType
     rank: int
+    part: str | None = None
     incarnation: int = 0
     state: WorkloadState = WorkloadState.PENDING
     actor_id: str | None = None
     node_id: str | None = None
     pid: int | None = None
+    device_ids: tuple[str, ...] = ()
     restarts: int = 0
     since: float = Field(default_factory=time.time)
     """When it came to its state."""

@@ -19,6 +19,7 @@ from dlrl_core.workload.death_reason import GONE, death_reason
 from dlrl_core.workload.process import HostFacts, check_run
 
 _ASK_S = 2.0
+_ADOPT_S = 300.0
 
 
 class Executor:
@@ -35,6 +36,20 @@ class Executor:
         """The trainer's process is on its way: let it import its class, beside the workloads."""
         self._trainer = trainer
         self._loading = trainer.load.remote()
+
+    async def is_adopted(self, trainer: Any) -> bool:
+        """Take a trainer that an earlier Master let run; False if that Master died before it could."""
+        self._trainer = trainer
+        try:
+            answers = await answers_of(
+                {"trainer": trainer.facts.remote(), "trainer's state": trainer.is_running.remote()},
+                doing="answer its new master",
+                timeout_s=_ADOPT_S,
+            )
+        except GONE as error:
+            raise TrainerError(f"the trainer's process died: {death_reason(error)}") from None
+        check_run(answers["trainer"], self._run_id)
+        return bool(answers["trainer's state"])
 
     async def loaded(self, timeout_s: float) -> None:
         """Wait until the trainer can run; raises TrainerError if its class can't be imported."""

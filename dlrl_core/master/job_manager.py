@@ -13,17 +13,17 @@ from ray.exceptions import RayTaskError
 
 from dlrl_core.context import JobContext, JobState, WorkloadReport, WorkloadState
 from dlrl_core.diagnosis import Observation, TrainerGone, TrainerRaised, WorkloadGone, diagnose
-from dlrl_core.errors import ClusterError, DlrlError, RemoteCause, WorkloadDiedError
+from dlrl_core.errors import ClusterError, DlrlError, RemoteCause, TrainerError, WorkloadDiedError
 from dlrl_core.failover import FailoverDecision, FailoverPolicy, FailoverScope, StopPolicy
 from dlrl_core.master.executor import Executor
 from dlrl_core.master.launch import JobEnding, MasterLaunch
-from dlrl_core.master.process_launches import process_names, start_processes
+from dlrl_core.master.placing import Placing
+from dlrl_core.master.process_launches import start_processes
 from dlrl_core.master.waiting import answers_of
 from dlrl_core.plan import ExecutionPlan
 from dlrl_core.roles import RoleType
 from dlrl_core.scheduler import workload_launcher
 from dlrl_core.scheduler.names import MASTER, TRAINER, namespace_of
-from dlrl_core.scheduler.reservation import granted, release
 from dlrl_core.spec import JobSpec
 from dlrl_core.trainer.progress import ProgressReport
 from dlrl_core.trainer.trainer_host import TrainerOutcome
@@ -45,7 +45,7 @@ class JobManager:
         self._master = MasterHandle(namespace=namespace_of(launch.job), name=MASTER)
         self._policy = policy or StopPolicy()
         self._spec = JobSpec.from_json(launch.spec_json)
-        self._plan = ExecutionPlan.from_json(launch.plan_json)
+        self._placing = Placing(launch, self._spec, context)
         self._hosts: dict[str, Any] = {}
         self._executor = Executor(launch.run_id, context)
         self._seen: asyncio.Queue[Observation | TrainerOutcome] = asyncio.Queue()
@@ -59,8 +59,13 @@ class JobManager:
     # ---- the life of the job
 
     async def run(self) -> JobEnding:
-        """From nothing to the end of training. Raises nothing but cancellation; `tear_down` comes after."""
+        """From nothing, or from where an earlier Master left it, to the end of training.
+
+        Raises nothing but cancellation; `tear_down` comes after.
+        """
         try:
+            if self._context.record.state is JobState.RUNNING and await self._is_adopted():
+                return await self._control_loop()
             tables = await self._bring_up()
             return await self._train(tables)
         except DlrlError as error:
@@ -74,23 +79,16 @@ class JobManager:
             return JobEnding(state=JobState.FAILED, why=why, cause=RemoteCause.of(error))
 
     async def _bring_up(self) -> Mapping[RoleType, bytes]:
-        self._enter(
-            JobState.RESERVING,
-            f"reserving {len(self._plan.bundles)} bundles on {len(self._plan.nodes)} nodes",
-        )
-        await granted(self._launch.reservation, self._launch.job, self._plan, self._limits.reserve_s)
-        self._enter(JobState.STARTING, f"starting {len(self._plan.workloads)} workloads and the trainer")
-        self._hosts = start_processes(self._launch, self._spec, self._plan)
+        if self._placing.is_settled():
+            self._placing.take_up()
+        else:
+            self._enter(JobState.RESERVING, "reserving a place for the workloads")
+            await self._placing.settle()
+            workloads, nodes = len(self._plan.workloads), len(self._plan.nodes)
+            self._enter(JobState.STARTING, f"starting {workloads} workloads on {nodes} nodes, and the trainer")
+        self._hosts = start_processes(self._launch, self._spec, self._plan, self._placing.group)
         self._executor.take(self._hosts.pop(TRAINER))
         facts = await self._host_facts()
-        tables, _ = await asyncio.gather(self._construct(facts), self._executor.loaded(self._limits.construct_s))
-        return tables
-
-    async def _host_facts(self) -> dict[str, HostFacts]:
-        refs = {name: host.facts.remote() for name, host in self._hosts.items()}
-        facts: dict[str, HostFacts] = await self._answers(refs, doing="start", timeout_s=self._limits.process_s)
-        for fact in facts.values():
-            check_run(fact, self._launch.run_id)
         with self._context.change() as change:
             for name, fact in facts.items():
                 change.workload(
@@ -99,18 +97,63 @@ class JobManager:
                     actor_id=fact.actor_id,
                     node_id=fact.node_id,
                     pid=fact.pid,
+                    device_ids=fact.device_ids,
                 )
+        tables, _ = await asyncio.gather(self._construct(facts), self._executor.loaded(self._limits.construct_s))
+        return tables
+
+    @property
+    def _plan(self) -> ExecutionPlan:
+        return self._placing.plan
+
+    async def _is_adopted(self) -> bool:
+        """Take over the processes that an earlier Master let run, as they are; False if the trainer never began."""
+        self._placing.take_up()
+        found = workload_launcher.processes_of(self._launch.job)
+        trainer = found.pop(TRAINER, None)
+        if trainer is None:
+            raise TrainerError("the trainer's process died while its master was being restarted")
+        for workload in self._plan.workloads:
+            if workload.name not in found:
+                raise self._died_unseen(workload.name)
+        if not await self._executor.is_adopted(trainer):
+            return False
+        self._hosts = {workload.name: found[workload.name] for workload in self._plan.workloads}
+        await self._host_facts()
+        with self._context.change() as change:
+            change.event("adopted", f"{len(self._hosts)} workloads and the trainer go on as they are", subject="master")
+        self._watch(self._watch_trainer())
+        return True
+
+    async def _host_facts(self) -> dict[str, HostFacts]:
+        """Where each workload's process is. Raises if one is not the process that an earlier Master wrote down."""
+        refs = {name: host.facts.remote() for name, host in self._hosts.items()}
+        facts: dict[str, HostFacts] = await self._answers(refs, doing="start", timeout_s=self._limits.process_s)
+        for name, fact in facts.items():
+            check_run(fact, self._launch.run_id)
+            if self._context.workloads[name].actor_id not in (None, fact.actor_id):
+                raise self._died_unseen(name)
         for name, host in self._hosts.items():
             self._watch(self._watch_workload(name, host))
         return facts
 
+    def _died_unseen(self, name: str) -> WorkloadDiedError:
+        role, _, rank = name.rpartition("-")
+        return WorkloadDiedError(
+            f"workload '{name}' died while its master was being restarted", role=role, rank=int(rank), method=None
+        )
+
     async def _construct(self, facts: Mapping[str, HostFacts]) -> Mapping[RoleType, bytes]:
         """Construct all classes at once; the ranks of a role meet at a port of rank 0's node."""
         refs = {}
+        devices: dict[tuple[RoleType, int], tuple[str, ...]] = {}
+        for workload in self._plan.workloads:  # in rank order, so each node's devices are in the order of local_rank
+            place = (workload.role, workload.node)
+            devices[place] = (*devices.get(place, ()), *facts[workload.name].device_ids)
         for workload in self._plan.workloads:
             first = facts[workload.role.workload_name(0)]
             refs[workload.name] = self._hosts[workload.name].construct.remote(
-                self._master, first.address, first.offered_port
+                self._master, first.address, first.offered_port, devices[workload.role, workload.node]
             )
         tables = await self._answers(refs, doing="construct", timeout_s=self._limits.construct_s)
         with self._context.change() as change:
@@ -222,7 +265,9 @@ class JobManager:
         """Kill and release everything, whatever state it is in, then write how the job ended."""
         for watch in list(self._watches):
             watch.cancel()
-        living = [actor for name, actor in self._processes().items() if self._is_up(name)]
+        living = [
+            actor for name, actor in workload_launcher.processes_of(self._launch.job).items() if self._is_up(name)
+        ]
         ends = [asyncio.ensure_future(_quiet(actor.end.remote())) for actor in living]
         if ends:
             await asyncio.wait(ends, timeout=_LAST_WORD_S)
@@ -238,13 +283,8 @@ class JobManager:
 
     def end_processes(self) -> None:
         """Kill what is left of the job's processes and release its reservation; harmless where nothing is."""
-        for actor in self._processes().values():
-            workload_launcher.kill(actor)
-        release(self._launch.reservation)
-
-    def _processes(self) -> dict[str, Any]:
-        found = {name: workload_launcher.find_actor(self._launch.job, name) for name in process_names(self._plan)}
-        return {name: actor for name, actor in found.items() if actor is not None}
+        workload_launcher.kill_all(self._launch.job)
+        self._placing.release()
 
     def _enter(self, state: JobState, message: str) -> None:
         with self._context.change() as change:

@@ -27,12 +27,13 @@ class MasterLaunch:
     job: str
     run_id: str
     spec_json: str = field(repr=False)
-    plan_json: str
+    plan_json: str | None
+    """None if the cluster had no room when it was submitted: the Master waits for it."""
     store_url: str = field(repr=False)
     python_path: tuple[str, ...]
     plugins: str | None
     reservation: Any
-    """The placement group that was asked for in the job's name."""
+    """What was asked for with that plan (scheduler.reservation.Reservation); None without one."""
     limits: MasterLimits = MasterLimits()
 
 

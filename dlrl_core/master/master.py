@@ -66,7 +66,7 @@ class Master:
         self._end_self()
 
     async def _drive(self) -> None:
-        """The whole life of the job, or, for a Master that was restarted, the end of it."""
+        """The whole life of the job, or what an earlier Master left of it."""
         ending = await self._first_ending()
         try:
             await self._manager.tear_down(ending)
@@ -80,9 +80,8 @@ class Master:
         record = self._context.record
         if record.state.is_final:
             return JobEnding(state=record.state, why=record.why)
-        if _was_restarted() or record.state is not JobState.SUBMITTED:
-            # Adopting what lives comes with failover; until then a second Master only cleans up.
-            return JobEnding(state=JobState.FAILED, why="the master died and was restarted")
+        if record.state is JobState.STOPPING:
+            return JobEnding(state=JobState.STOPPED, why=record.why)
         return await self._work_until_stopped()
 
     async def _work_until_stopped(self) -> JobEnding:
@@ -120,7 +119,7 @@ class Master:
             return
         self._stop_reason = reason
         with self._context.change() as change:
-            change.job(state=JobState.STOPPING)
+            change.job(state=JobState.STOPPING, why=reason)
             change.event("stop", reason, subject="job")
         self._stop_asked.set()
 
@@ -149,15 +148,6 @@ class Master:
 
     async def ping(self) -> float:
         return time.time()
-
-
-def _was_restarted() -> bool:
-    """Whether Ray has started this actor before."""
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Ray's property uses another one that Ray has deprecated
-        return bool(ray.get_runtime_context().was_current_actor_reconstructed)
 
 
 def start_master(launch: MasterLaunch) -> Any:

@@ -13,18 +13,19 @@ from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.plan import ExecutionPlan, WorkloadPlan
 from dlrl_core.scheduler import workload_launcher
 from dlrl_core.scheduler.names import TRAINER
-from dlrl_core.scheduler.reservation import release
-from dlrl_core.spec import JobSpec
+from dlrl_core.scheduler.reservation import release_all
+from dlrl_core.spec import JobSpec, RoleSpec, VisibleDevices
 from dlrl_core.trainer.trainer_host import TrainerLaunch
+from dlrl_core.workload.devices import left_alone
 from dlrl_core.workload.identity import WorkloadIdentity
 from dlrl_core.workload.process import ProcessSetup
 from dlrl_core.workload.workload_host import WorkloadLaunch
 
 
-def start_processes(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan) -> dict[str, Any]:
+def start_processes(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan, group: Any) -> dict[str, Any]:
     """The Ray handles of all processes of the job but the Master's, by name; the trainer's under 'trainer'."""
     handles = {
-        workload.name: workload_launcher.start_workload(workload, _workload(launch, spec, workload), launch.reservation)
+        workload.name: workload_launcher.start_workload(workload, _workload(launch, spec, workload), group)
         for workload in plan.workloads
     }
     handles[TRAINER] = workload_launcher.start_trainer(_trainer(launch, spec, plan))
@@ -35,17 +36,8 @@ def start_processes(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan) ->
 
 def end_all(launch: MasterLaunch) -> None:
     """Kill all of them that live and give back the reservation; for whoever started them and can't go on."""
-    plan = ExecutionPlan.from_json(launch.plan_json)
-    for name in process_names(plan):
-        actor = workload_launcher.find_actor(launch.job, name)
-        if actor is not None:
-            workload_launcher.kill(actor)
-    release(launch.reservation)
-
-
-def process_names(plan: ExecutionPlan) -> list[str]:
-    """The names of all processes of the job but the Master's."""
-    return [TRAINER, *(workload.name for workload in plan.workloads)]
+    workload_launcher.kill_all(launch.job)
+    release_all(launch.job, launch.run_id)
 
 
 def _workload(launch: MasterLaunch, spec: JobSpec, plan: WorkloadPlan) -> WorkloadLaunch:
@@ -62,11 +54,22 @@ def _workload(launch: MasterLaunch, spec: JobSpec, plan: WorkloadPlan) -> Worklo
             local_rank=plan.local_rank,
             local_world_size=plan.local_world_size,
             device_collocation=plan.device_collocation,
+            part=plan.part,
+            part_rank=plan.part_rank,
+            part_size=plan.part_size,
         ),
         cls=role.cls,
         config=spec.config,
-        setup=_setup(launch, spec, {**spec.global_env, **role.env}),
+        setup=_setup(launch, spec, _environment(spec, role, plan.part)),
+        device_type=spec.device_type,
+        visible_devices=role.visible_devices.value,
     )
+
+
+def _environment(spec: JobSpec, role: RoleSpec, part: str | None) -> dict[str, str]:
+    seating = role.seatings[f"{role.role.value}.{part}" if part else role.role.value]
+    is_left_alone = role.visible_devices is VisibleDevices.NODE
+    return {**(left_alone() if is_left_alone else {}), **spec.global_env, **seating.env}
 
 
 def _trainer(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan) -> TrainerLaunch:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import socket
 import time
 
-from dlrl_core.context import JobContext, JobRecord, JobState, Store, WorkloadRecord, WorkloadState
+from dlrl_core.context import JobContext, JobRecord, JobState, Store
 from dlrl_core.errors import JobExistsError
 from dlrl_core.master.launch import MasterLaunch
+from dlrl_core.master.placing import workload_records
 from dlrl_core.plan import ExecutionPlan
 
 _PROBE_S = 2.0
@@ -31,7 +32,8 @@ def _existing(store: Store, launch: MasterLaunch) -> JobContext | None:
 
 
 def _new(store: Store, launch: MasterLaunch, address: str) -> JobContext:
-    record, workloads = _first_record(launch, address), _workload_records(launch)
+    record = _first_record(launch, address)
+    workloads = workload_records(ExecutionPlan.from_json(launch.plan_json)) if launch.plan_json else []
     try:
         return JobContext.create(store, record, workloads)
     except JobExistsError as error:
@@ -65,15 +67,8 @@ def _first_record(launch: MasterLaunch, address: str) -> JobRecord:
         state_since=now,
         spec_json=launch.spec_json,
         plan_json=launch.plan_json,
+        plan_number=1 if launch.plan_json else 0,
         store_url=launch.store_url,
         address=address,
         submitted_at=now,
     )
-
-
-def _workload_records(launch: MasterLaunch) -> list[WorkloadRecord]:
-    now = time.time()
-    return [
-        WorkloadRecord(name=plan.name, role=plan.role, rank=plan.rank, state=WorkloadState.PENDING, since=now)
-        for plan in ExecutionPlan.from_json(launch.plan_json).workloads
-    ]

@@ -123,6 +123,8 @@ class ExecutionPlan(_Frozen):
     nodes: tuple[PlannedNode, ...]
     groups: tuple[GroupPlan, ...]
     spares: tuple[SpareNode, ...] = ()
+    deaths: dict[RoleType, str] = {}
+    """What the death of a workload of each role would restart, in one sentence; empty where nobody asked."""
 
     @functools.cached_property
     def bundles(self) -> tuple[Bundle, ...]:
@@ -195,8 +197,8 @@ class ExecutionPlan(_Frozen):
             raise SchemaError(f"execution plan has schema {plan.plan_schema}, this dlrl reads {SCHEMA}")
         return plan
 
-    def rows(self) -> list[dict[str, Any]]:
-        """One plain row for each workload, for tables and --json."""
+    def rows(self, most: int | None = None) -> list[dict[str, Any]]:
+        """One plain row for each workload, or for the first ones, for tables and --json."""
         bundles = self.bundles
         return [
             {
@@ -212,13 +214,26 @@ class ExecutionPlan(_Frozen):
                 "resources": dict(workload.resources),
                 "collocated_with": [str(role) for role in workload.collocated_with if role is not workload.role],
             }
-            for workload in self.workloads
+            for workload in self.workloads[:most]
         ]
 
     def __str__(self) -> str:
+        """A picture in text; of many nodes that are alike, one is drawn."""
         from dlrl_core.plan.text_picture import picture_of
 
         return picture_of(self)
+
+    def to_svg(self) -> str:
+        """The same picture as an SVG document that needs nothing else."""
+        from dlrl_core.plan.svg_picture import svg_of
+
+        return svg_of(self)
+
+    def to_html(self) -> str:
+        """A page that needs nothing else: the picture, the workloads, and what each role's death restarts."""
+        from dlrl_core.plan.html_picture import html_of
+
+        return html_of(self)
 
 
 def _add_workloads(

@@ -22,7 +22,7 @@ def separate_sync(spec: JobSpec) -> JobSpec:
 
 def colocate_sync(spec: JobSpec) -> JobSpec:
     """All roles share devices, unless the user said which do."""
-    roles = tuple(dict.fromkeys(role.role for role in spec.roles))
-    if spec.collocations or len(roles) < 2:
+    names = tuple(spec.seatings)
+    if spec.collocations or len(names) < 2:
         return spec
-    return spec.model_copy(update={"collocations": (roles,)})
+    return spec.model_copy(update={"collocations": (names,)})

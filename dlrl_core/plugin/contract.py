@@ -46,6 +46,8 @@ class RoleDefaults:
     env: Mapping[str, str] = field(default_factory=dict)
     resource: Mapping[str, float] = field(default_factory=dict)
     """Ray resources of one workload; the planner fills what is not named."""
+    visible_devices: str = "own"
+    """Which devices a process of the role sees: 'own', 'role' or 'node'; see docs/how-to/place-roles.md."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,12 @@ class FrameworkDefaults:
     node_num: int | None = None
     device_per_node: int | None = None
     device_type: str | None = None
-    collocations: tuple[tuple[RoleType, ...], ...] = ()
+    collocations: tuple[tuple[str, ...], ...] = ()
+    """Device collocation: groups of roles that share devices."""
+    host_collocations: tuple[tuple[str, ...], ...] = ()
+    """Host collocation: groups of roles that share nodes, on devices of their own."""
+    separations: tuple[tuple[str, ...], ...] = ()
+    """No collocation: groups of roles of which no two are on one node."""
     env: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -24,7 +24,12 @@ def view_capacity() -> ClusterView:
 
 def _view(resources: Mapping[str, Mapping[str, float]]) -> ClusterView:
     nodes = [
-        NodeView(node_id=node["NodeID"], address=node["NodeManagerAddress"], free=resources[node["NodeID"]])
+        NodeView(
+            node_id=node["NodeID"],
+            address=node["NodeManagerAddress"],
+            free=resources[node["NodeID"]],
+            labels=dict(node.get("Labels") or {}),
+        )
         for node in ray.nodes()
         if node["Alive"] and resources.get(node["NodeID"])
     ]

@@ -41,7 +41,7 @@ class LocalCluster:
     def add_nodes(self, shape: ClusterView) -> str:
         """Start these nodes; returns the cluster's address when all of them are up."""
         assert self._keeper.stdin is not None
-        request = {"nodes": [dict(node.free) for node in shape.nodes]}
+        request = {"nodes": [{"resources": dict(node.free), "labels": dict(node.labels)} for node in shape.nodes]}
         try:
             self._keeper.stdin.write(json.dumps(request).encode() + b"\n")
             self._keeper.stdin.flush()

@@ -33,19 +33,20 @@ def _serve() -> None:
     try:
         for line in sys.stdin:
             for node in json.loads(line)["nodes"]:
-                cluster.add_node(wait=False, **_node_args(node, is_head=cluster.head_node is None))
+                cluster.add_node(wait=False, **_node_args(**node, is_head=cluster.head_node is None))
             cluster.wait_for_nodes()
             print(json.dumps({"address": cluster.address}), flush=True)
     finally:
         cluster.shutdown()
 
 
-def _node_args(resources: dict[str, float], *, is_head: bool) -> dict[str, Any]:
+def _node_args(*, resources: dict[str, float], labels: dict[str, str], is_head: bool) -> dict[str, Any]:
     others = {name: amount for name, amount in resources.items() if name not in ("CPU", "GPU", "memory")}
     args: dict[str, Any] = {
         "num_cpus": int(resources.get("CPU", 0)),
         "num_gpus": int(resources.get("GPU", 0)),
         "resources": others,
+        "labels": labels,
         "object_store_memory": _STORE_BYTES,
     }
     if "memory" in resources:

@@ -12,8 +12,9 @@ def namespace_of(job: str) -> str:
     return f"{_PREFIX}{job}"
 
 
-def reservation_name(job: str) -> str:
-    return f"{_PREFIX}{job}/reservation"
+def reservation_name(job: str, run_id: str, what: str) -> str:
+    """The name of a placement group: of a run's plan, or of one of its spare nodes."""
+    return f"{_PREFIX}{job}/{run_id}/{what}"
 
 
 def job_of_namespace(namespace: str) -> str | None:
@@ -23,6 +24,5 @@ def job_of_namespace(namespace: str) -> str | None:
 
 def job_of_reservation(name: str) -> str | None:
     """The job behind a placement group's name; None if it is not ours."""
-    if name.startswith(_PREFIX) and name.endswith("/reservation"):
-        return name.removeprefix(_PREFIX).removesuffix("/reservation")
-    return None
+    parts = name.removeprefix(_PREFIX).split("/")
+    return parts[0] if name.startswith(_PREFIX) and len(parts) == 3 else None

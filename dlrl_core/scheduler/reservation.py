@@ -1,67 +1,113 @@
-"""Reserving what a plan needs, all or nothing, in a placement group that belongs to the job.
+"""Reserving what a plan needs, all or nothing, in placement groups that belong to the job.
 
-Each bundle of the plan is one bundle of the group, bound to its node by label: a device that is reserved
-whole by one bundle is the same device for all workloads in it.
+Each bundle of the plan is one bundle of the group, bound to its node by label: devices that are reserved whole by
+one bundle are the same devices for all workloads in it. A spare node is a group of its own, so that it can be given
+up for another use by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
-import ray
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray import PlacementGroupID
+from ray.util.placement_group import (
+    PlacementGroup,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
 
-from dlrl_core.errors import ReservationError
 from dlrl_core.plan import ExecutionPlan
 from dlrl_core.scheduler.names import reservation_name
 
-_POLL_S = 1.0
+_POLL_S = 0.5
+_NODE_ID = "ray.io/node-id"
 
 
-def ask_for(job: str, plan: ExecutionPlan) -> PlacementGroup:
-    """Ask the cluster for what the plan needs; returns at once. It outlives its creator until it is released."""
-    group: PlacementGroup = placement_group(
-        [dict(bundle.resources) for bundle in plan.bundles],
-        name=reservation_name(job),
-        lifetime="detached",
-        bundle_label_selector=[{"ray.io/node-id": plan.nodes[bundle.node].node_id} for bundle in plan.bundles],
-    )
-    return group
+@dataclass(frozen=True, kw_only=True)
+class Reservation:
+    """What a run of a job has asked for with one plan. It outlives whoever asked, until it is released."""
+
+    job: str
+    run_id: str
+    number: int
+    """Of the plan: a run that finds its place taken plans again."""
+    seats: PlacementGroup
+    spares: tuple[PlacementGroup, ...]
 
 
-async def granted(group: PlacementGroup, job: str, plan: ExecutionPlan, timeout_s: float) -> None:
-    """Wait until the cluster has granted it; ReservationError with what is missing if it does not in time."""
+def ask_for(job: str, run_id: str, number: int, plan: ExecutionPlan, *, is_first: bool = False) -> Reservation:
+    """Ask the cluster for what the plan needs; returns at once.
+
+    What stands under this number already is taken as it is, unless the caller knows that it is the first to ask.
+    """
+    standing = {} if is_first else {name: group for name, group, _ in _standing(job, run_id)}
+    wanted = {_seats(job, run_id, number): ([bundle.resources for bundle in plan.bundles], _nodes(plan))}
+    for index, spare in enumerate(plan.spares):
+        wanted[_spare(job, run_id, number, index)] = ([spare.resources], [spare.node_id])
+    groups = [
+        standing.get(name)
+        or placement_group(
+            [dict(bundle) for bundle in bundles],
+            name=name,
+            lifetime="detached",
+            bundle_label_selector=[{_NODE_ID: node} for node in nodes],
+        )
+        for name, (bundles, nodes) in wanted.items()
+    ]
+    return Reservation(job=job, run_id=run_id, number=number, seats=groups[0], spares=tuple(groups[1:]))
+
+
+async def granted(reservation: Reservation, timeout_s: float) -> bool:
+    """Whether the cluster has granted all of it within the time."""
     deadline = time.monotonic() + timeout_s
-    while not await asyncio.to_thread(group.wait, min(_POLL_S, timeout_s)):
-        if time.monotonic() > deadline:
-            raise ReservationError(_shortage(job, plan, timeout_s))
+    for group in (reservation.seats, *reservation.spares):
+        while not await asyncio.to_thread(group.wait, min(_POLL_S, max(0.0, deadline - time.monotonic()))):
+            if time.monotonic() > deadline:
+                return False
+    return True
 
 
-def release(group: PlacementGroup) -> None:
-    """Give back what the job holds. Ray does not mind if that has been done before."""
-    remove_placement_group(group)
+def release(reservation: Reservation) -> None:
+    """Give back what was asked for. Ray does not mind if that has been done before."""
+    for group in (reservation.seats, *reservation.spares):
+        remove_placement_group(group)
 
 
-def _shortage(job: str, plan: ExecutionPlan, timeout_s: float) -> str:
-    """What the cluster could not give, node by node."""
-    free = ray._private.state.available_resources_per_node()
-    missing = []
-    for index, node in enumerate(plan.nodes):
-        needs: dict[str, float] = {}
-        for bundle in plan.bundles:
-            if bundle.node == index:
-                for name, amount in bundle.resources.items():
-                    needs[name] = needs.get(name, 0) + amount
-        have = free.get(node.node_id)
-        label = node.address or node.node_id
-        if have is None:
-            missing.append(f"node {label} is gone")
-            continue
-        missing += [
-            f"node {label} needs {amount:g} {name} and has {have.get(name, 0):g} free"
-            for name, amount in sorted(needs.items())
-            if have.get(name, 0) < amount
-        ]
-    what = "; ".join(missing) or "the cluster says nothing is missing"
-    return f"job '{job}' was not granted its reservation within {timeout_s:g} s: {what}"
+def release_all(job: str, run_id: str, *, but: int | None = None) -> None:
+    """Give back all that this run of the job ever asked for, whoever asked; but not under that number."""
+    kept = _seats(job, run_id, but) if but is not None else None
+    for name, group, _ in _standing(job, run_id):
+        if kept is None or not (name == kept or name.startswith(f"{kept}-")):
+            remove_placement_group(group)
+
+
+def missing_nodes(plan: ExecutionPlan, living: set[str]) -> list[str]:
+    """Nodes of the plan, and spares, that are no longer there."""
+    return [node.shown for node in (*plan.nodes, *plan.spares) if node.node_id not in living]
+
+
+def _seats(job: str, run_id: str, number: int) -> str:
+    return reservation_name(job, run_id, f"plan{number}")
+
+
+def _spare(job: str, run_id: str, number: int, index: int) -> str:
+    return f"{_seats(job, run_id, number)}-spare{index}"
+
+
+def _nodes(plan: ExecutionPlan) -> list[str]:
+    return [plan.nodes[bundle.node].node_id for bundle in plan.bundles]
+
+
+def _standing(job: str, run_id: str) -> Iterator[tuple[str, PlacementGroup, str]]:
+    """Name, group and state of what the run has. Ray finds a group by name only from the namespace that made it."""
+    prefix = reservation_name(job, run_id, "")
+    table: dict[str, dict[str, Any]] = placement_group_table()
+    for group in table.values():
+        if group["name"].startswith(prefix) and group["state"] != "REMOVED":
+            id_ = PlacementGroupID(bytes.fromhex(group["placement_group_id"]))
+            yield group["name"], PlacementGroup(id_), group["state"]

@@ -10,7 +10,7 @@ from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from dlrl_core.plan import WorkloadPlan
-from dlrl_core.scheduler.names import TRAINER, namespace_of
+from dlrl_core.scheduler.names import MASTER, TRAINER, namespace_of
 from dlrl_core.trainer import trainer_host
 from dlrl_core.trainer.trainer_host import TrainerHost, TrainerLaunch
 from dlrl_core.workload import workload_host
@@ -73,6 +73,20 @@ def find_actor(job: str, name: str) -> Any | None:
         return ray.get_actor(name, namespace=namespace_of(job))
     except ValueError:
         return None
+
+
+def processes_of(job: str) -> dict[str, Any]:
+    """The Ray handles of all processes of the job but the Master's, those included that still wait for their place."""
+    named = ray.util.list_named_actors(all_namespaces=True)
+    names = [one["name"] for one in named if one["namespace"] == namespace_of(job) and one["name"] != MASTER]
+    found = {name: find_actor(job, name) for name in names}
+    return {name: actor for name, actor in found.items() if actor is not None}
+
+
+def kill_all(job: str) -> None:
+    """Kill all processes of the job but the Master's."""
+    for actor in processes_of(job).values():
+        kill(actor)
 
 
 def kill(actor: Any) -> None:

@@ -63,6 +63,7 @@ class TrainerHost:
         self._progress = Progress(self._call_log)
         self._config: Any = None
         self._outcome: TrainerOutcome | None = None
+        self._is_running = False
         self._ended = threading.Event()
 
     @ray.method(concurrency_group="control")
@@ -86,6 +87,9 @@ class TrainerHost:
 
     def run(self, master: Any, workloads: list[WorkloadHandle], method_tables: Mapping[RoleType, bytes]) -> None:
         """Train to the end. Called once; nobody waits for it but through `outcome`, which a new Master can ask too."""
+        if self._is_running:
+            return  # a Master that came after the one who let it run
+        self._is_running = True
         threading.Thread(target=self._push_progress, args=(master,), name="dlrl-progress", daemon=True).start()
         try:
             trainer = self._construct(workloads, method_tables)
@@ -106,6 +110,11 @@ class TrainerHost:
         self._ended.wait()
         assert self._outcome is not None
         return replace(self._outcome, progress=self._progress.report())
+
+    @ray.method(concurrency_group="control")
+    def is_running(self) -> bool:
+        """Whether somebody let it run: then it runs on, or has ended."""
+        return self._is_running
 
     @ray.method(concurrency_group="control")
     def current_call(self) -> str | None:

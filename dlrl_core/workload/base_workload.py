@@ -71,6 +71,26 @@ class BaseWorkload:
         return self._identity.local_world_size
 
     @property
+    def part(self) -> str | None:
+        """The named part of the role that this workload is in, such as 'prefill'; None if the role has no parts."""
+        return self._identity.part
+
+    @property
+    def part_rank(self) -> int:
+        """Position among the workloads of this part; the rank, if the role has no parts."""
+        return self._identity.part_rank
+
+    @property
+    def part_size(self) -> int:
+        """How many workloads this part has."""
+        return self._identity.part_size
+
+    @property
+    def device_ids(self) -> tuple[str, ...]:
+        """The ids of the node's devices that this workload was given, such as ('3',); empty if it has none."""
+        return self._identity.device_ids
+
+    @property
     def torch_master_addr(self) -> str:
         """Address of rank 0's node, where the role's torch process group meets."""
         return self._identity.torch_master_addr

@@ -24,6 +24,10 @@ class WorkloadIdentity:
     torch_master_addr: str = ""
     torch_master_port: int = 0
     device_collocation: str | None = None
+    part: str | None = None
+    part_rank: int = 0
+    part_size: int = 0
+    device_ids: tuple[str, ...] = ()
     incarnation: int = 0
 
     def met_at(self, address: str, port: int) -> WorkloadIdentity:
@@ -42,6 +46,7 @@ class WorkloadIdentity:
             "DLRL_JOB": self.job,
             "DLRL_WORKLOAD": self.name,
             "DLRL_ROLE": self.role,
+            **({"DLRL_PART": self.part} if self.part else {}),
         }
 
 

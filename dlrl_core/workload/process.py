@@ -78,9 +78,10 @@ class HostFacts:
     pid: int
     actor_id: str
     offered_port: int | None
+    device_ids: tuple[str, ...] = ()
 
 
-def host_facts(name: str, run_id: str, offered_port: int | None = None) -> HostFacts:
+def host_facts(name: str, run_id: str, offered_port: int | None = None, device_ids: tuple[str, ...] = ()) -> HostFacts:
     """The facts of this process."""
     import ray
 
@@ -93,6 +94,7 @@ def host_facts(name: str, run_id: str, offered_port: int | None = None) -> HostF
         pid=os.getpid(),
         actor_id=context.get_actor_id() or "",
         offered_port=offered_port,
+        device_ids=device_ids,
     )
 
 

@@ -11,7 +11,7 @@ import ctypes
 import os
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
@@ -23,6 +23,7 @@ from dlrl_core.roles import RoleType
 from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.workload.base_workload import BaseWorkload
 from dlrl_core.workload.class_loader import load_class
+from dlrl_core.workload.devices import VARIABLES, own_devices, show_devices
 from dlrl_core.workload.identity import WorkloadIdentity, become
 from dlrl_core.workload.invocation import SLOTS, methods_of
 from dlrl_core.workload.process import HostFacts, ProcessSetup, end_children, free_port, host_facts, thread_stacks
@@ -39,6 +40,8 @@ class WorkloadLaunch:
     cls: ClassRef
     config: ConfigValue
     setup: ProcessSetup
+    device_type: str = "GPU"
+    visible_devices: str = "own"
     report_period_s: float = 5.0
 
 
@@ -52,6 +55,8 @@ class WorkloadHost:
         self._config: Any = None
         self._load_error: Exception | None = None
         self._workload: BaseWorkload | None = None
+        self._table: bytes | None = None
+        self._offered_port: int | None = None
         self._master: Any = None
         self._state = WorkloadState.STARTING
         self._call: tuple[str, float] | None = None
@@ -67,22 +72,33 @@ class WorkloadHost:
 
     @ray.method(concurrency_group="control")
     def facts(self) -> HostFacts:
+        if self._identity.rank == 0 and self._offered_port is None:
+            self._offered_port = free_port()
         return host_facts(
             self._identity.name,
             self._identity.run_id,
-            offered_port=free_port() if self._identity.rank == 0 else None,
+            offered_port=self._offered_port,
+            device_ids=own_devices(self._launch.device_type),
         )
 
     def load(self) -> None:
         """Import the user's class and open its config while other processes still start; `construct` tells of failures.
 
         Rank and role are in the environment already; where the role meets is there from the constructor on. Whoever
-        starts the process asks for it, so the second time there is nothing to do.
+        starts the process asks for it, so the second time there is nothing to do. Who is to see the devices of its
+        whole role does not know them yet, and a class may look for devices when it is imported: `construct` loads it.
         """
+        if self._launch.visible_devices != "role":
+            self._load(own_devices(self._launch.device_type))
+
+    def _load(self, visible: tuple[str, ...]) -> None:
         if self._class is not None or self._load_error is not None:
             return
         try:
             self._launch.setup.set_environment()
+            if self._launch.visible_devices != "node" and not self._launch.setup.env.keys() & set(VARIABLES):
+                show_devices(self._launch.device_type, visible)
+            self._identity = replace(self._identity, device_ids=own_devices(self._launch.device_type))
             become(self._identity)  # after the user's variables: who we are is not theirs to say
             self._launch.setup.prepare_framework(RoleType(self._identity.role))
             self._class = load_class(self._launch.cls)
@@ -90,8 +106,14 @@ class WorkloadHost:
         except Exception as error:  # noqa: BLE001 - user code; the Master gets the first cause
             self._load_error = error
 
-    def construct(self, master: Any, address: str, port: int) -> bytes | None:
-        """Construct the user's class. Rank 0 returns its method table, pickled for the trainer alone."""
+    def construct(self, master: Any, address: str, port: int, role_devices: tuple[str, ...]) -> bytes | None:
+        """Construct the user's class. Rank 0 returns its method table, pickled for the trainer alone.
+
+        A Master that comes after another one asks again, and gets the same table from the same object.
+        """
+        if self._workload is not None:
+            return self._table
+        self._load(role_devices)
         self._master = master
         self._identity = self._identity.met_at(address, port)
         become(self._identity)
@@ -101,9 +123,9 @@ class WorkloadHost:
             assert self._class is not None
             if not issubclass(self._class, BaseWorkload):
                 raise TypeError(f"'{self._launch.cls}' does not extend dlrl_core.BaseWorkload")
-            self._workload = self._class(master, self._config)
+            workload = self._class(master, self._config)
             methods = methods_of(self._class)
-            table = cloudpickle.dumps(methods) if self._identity.rank == 0 else None
+            self._table = cloudpickle.dumps(methods) if self._identity.rank == 0 else None
         except Exception as error:  # noqa: BLE001 - user code; the Master gets the first cause
             self._state = WorkloadState.DEAD
             raise WorkloadStartError(
@@ -113,9 +135,10 @@ class WorkloadHost:
                 cause=RemoteCause.of(error),
             ) from None
         self._slots = {info.slot: name for name, info in methods.items() if info.slot is not None}
+        self._workload = workload
         self._state = WorkloadState.READY
         threading.Thread(target=self._push_reports, name="dlrl-reports", daemon=True).start()
-        return table
+        return self._table
 
     # ---- the trainer's calls
 

@@ -1,0 +1,144 @@
+"""Placing: how a job gets its place on the cluster, and keeps it over the death of a Master.
+
+The driver plans and asks first, so that nothing waits for the Master. If the cluster does not grant that, or had
+no room from the start, the Master plans again on what is free, until there is a place or the time is over. All the
+while the job's record says what is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from dlrl_core.context import JobContext, JobState, WorkloadRecord
+from dlrl_core.errors import PlanError, ReservationError
+from dlrl_core.master.launch import MasterLaunch
+from dlrl_core.plan import ExecutionPlan, make_plan
+from dlrl_core.scheduler import reservation, workload_launcher
+from dlrl_core.scheduler.cluster_probe import standing_reservations, view_cluster
+from dlrl_core.scheduler.reservation import Reservation
+from dlrl_core.spec import JobSpec
+
+_GRANT_S = 3.0
+"""What is free is granted at once. After this, somebody else was faster."""
+_LOOK_AGAIN_S = 0.5
+_NAMES_FREE_S = 10.0
+
+
+class Placing:
+    """The plan that the job follows, and what is reserved for it."""
+
+    def __init__(self, launch: MasterLaunch, spec: JobSpec, context: JobContext) -> None:
+        self._launch = launch
+        self._spec = spec
+        self._context = context
+        self._plan: ExecutionPlan | None = None
+        self._reservation: Reservation | None = None
+
+    @property
+    def plan(self) -> ExecutionPlan:
+        assert self._plan is not None
+        return self._plan
+
+    @property
+    def group(self) -> Any:
+        """The placement group with the seats of all workloads."""
+        assert self._reservation is not None
+        return self._reservation.seats
+
+    def take_up(self) -> None:
+        """Follow the plan that is written down; what was asked for with it stands, or is asked for again."""
+        record = self._context.record
+        assert record.plan_json is not None
+        self._plan = ExecutionPlan.from_json(record.plan_json)
+        given: Reservation | None = self._launch.reservation
+        if given is not None and given.number == record.plan_number:
+            self._reservation = given
+        else:
+            self._reservation = reservation.ask_for(
+                self._launch.job, self._launch.run_id, record.plan_number, self.plan
+            )
+
+    async def settle(self) -> None:
+        """Come to a plan whose reservation is granted. Raises ReservationError with what is missing after the limit."""
+        deadline = time.monotonic() + self._launch.limits.reserve_s
+        if self._context.record.plan_json is not None:
+            self.take_up()
+            if await self._is_granted(deadline):
+                return
+        while not await self._is_placed(deadline):
+            if time.monotonic() >= deadline:
+                raise ReservationError(self._overdue())
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def _is_placed(self, deadline: float) -> bool:
+        """Plan on what is free now, and reserve it."""
+        try:
+            plan = await asyncio.to_thread(lambda: make_plan(self._spec, view_cluster()))
+        except PlanError as error:
+            self._say_waiting(f"{error}{await asyncio.to_thread(self._holders)}")
+            return False
+        self._write(plan)
+        self.take_up()
+        return await self._is_granted(deadline)
+
+    async def _is_granted(self, deadline: float) -> bool:
+        assert self._reservation is not None
+        patience = min(_GRANT_S, max(_LOOK_AGAIN_S, deadline - time.monotonic()))
+        if await reservation.granted(self._reservation, patience):
+            self._say_waiting(None)
+            return True
+        nodes = ", ".join(node.shown for node in self.plan.nodes[:8])
+        self._say_waiting(f"what the plan needs on {nodes} is not granted{await asyncio.to_thread(self._holders)}")
+        reservation.release(self._reservation)
+        await self._end_processes()
+        return False
+
+    async def _end_processes(self) -> None:
+        """The driver may have asked for processes in what was not granted. Their names must be free again."""
+        job = self._launch.job
+        workload_launcher.kill_all(job)
+        deadline = time.monotonic() + _NAMES_FREE_S
+        while workload_launcher.processes_of(job) and time.monotonic() < deadline:
+            await asyncio.sleep(0.05)
+
+    def _write(self, plan: ExecutionPlan) -> None:
+        """Written before it is asked for: a Master that comes after us finds what we asked for by its number."""
+        old, new = self._context.workloads, workload_records(plan)
+        with self._context.change() as change:
+            change.job(plan_json=plan.to_json(), plan_number=self._context.record.plan_number + 1)
+            for name in old:
+                change.remove_workload(name)
+            for workload in new:
+                change.add_workload(workload)
+
+    def _holders(self) -> str:
+        others = [job for job in standing_reservations() if job != self._launch.job]
+        names = ", ".join(f"'{job}'" for job in others)
+        return f"; other jobs hold resources: {names}" if others else ""
+
+    def _say_waiting(self, what: str | None) -> None:
+        if what == self._context.record.waiting_for:
+            return
+        with self._context.change() as change:
+            change.job(waiting_for=what)
+            if what is not None:
+                change.event("waiting", f"waiting for resources: {what}", subject="job")
+
+    def _overdue(self) -> str:
+        limit = f"job '{self._launch.job}' was not granted its reservation within {self._launch.limits.reserve_s:g} s"
+        return f"{limit}: {self._context.record.waiting_for}"
+
+    def release(self) -> None:
+        """Give back everything that this run ever asked for."""
+        reservation.release_all(self._launch.job, self._launch.run_id)
+
+    def is_settled(self) -> bool:
+        """Whether an earlier Master had the reservation granted."""
+        return self._context.record.state not in (JobState.SUBMITTED, JobState.RESERVING)
+
+
+def workload_records(plan: ExecutionPlan) -> list[WorkloadRecord]:
+    """The records of a plan's workloads, none of them started."""
+    return [WorkloadRecord(name=one.name, role=one.role, rank=one.rank, part=one.part) for one in plan.workloads]

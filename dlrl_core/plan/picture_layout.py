@@ -1,0 +1,168 @@
+"""What a picture of a plan draws: node after node, row by row; nodes that are alike once, where there are many.
+
+It is read off the runs of the plan and never spells out its workloads, so that the largest plan is drawn in a moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from dlrl_core.plan.execution_plan import ExecutionPlan, GroupPlan, MemberPlan
+
+LONGEST_RUN = 16
+"""Seats of one group on one node that are drawn one by one."""
+
+Ranges = tuple[range, ...]
+
+
+class Row(NamedTuple):
+    """What is drawn as one: a seat, or consecutive seats of one group on one node."""
+
+    group: GroupPlan
+    first_seat: int
+    seats: int
+    first_device: int
+
+    @property
+    def devices(self) -> range:
+        """Indices of its devices on the node; empty if its seats have none."""
+        return range(self.first_device, self.first_device + self.seats * self.group.devices_per_seat)
+
+    @property
+    def workloads(self) -> int:
+        return self.seats * len(self.group.members)
+
+    def ranks(self, member: MemberPlan) -> range:
+        first = member.first_rank + self.first_seat
+        return range(first, first + self.seats)
+
+
+class DrawnNode(NamedTuple):
+    """A node in full, and the nodes that have the same roles with the same shares on the same devices."""
+
+    index: int
+    rows: tuple[Row, ...]
+    others: Ranges
+    """Indices of those nodes."""
+    others_seats: tuple[tuple[GroupPlan, Ranges], ...]
+    """The seats on them, for each group."""
+
+    @property
+    def others_workloads(self) -> int:
+        return sum(len(group.members) * counted(seats) for group, seats in self.others_seats)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """All that is drawn, and how much is left out because even with folding it would be too much."""
+
+    nodes: tuple[DrawnNode, ...]
+    left_out_nodes: int = 0
+    left_out_workloads: int = 0
+
+
+class _Seated(NamedTuple):
+    """One run as its node sees it; what two nodes must have in common to be alike, and the first seat."""
+
+    has_no_device: bool
+    first_device: int
+    group: int
+    seats: int
+    first_seat: int
+
+
+def layout_of(plan: ExecutionPlan, most_rows: int) -> Layout:
+    """Everything in full if that takes at most so many rows; else folded as little as will do, at last cut short."""
+    nodes = _seated(plan)
+    alike: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+    for index, seated in enumerate(nodes):
+        alike.setdefault(tuple(run[:-1] for run in seated), []).append(index)
+    kinds = list(alike.values())
+    full = [_rows(nodes[kind[0]], LONGEST_RUN) for kind in kinds]
+    if sum(rows * len(kind) for rows, kind in zip(full, kinds, strict=True)) <= most_rows:
+        return Layout(nodes=tuple(_drawn(plan, nodes, [index], LONGEST_RUN) for index in range(len(nodes))))
+    longest_run = LONGEST_RUN if sum(full) + len(kinds) <= most_rows else 1
+    shown, rows = 0, 0
+    for kind in kinds:
+        rows += _rows(nodes[kind[0]], longest_run) + 1
+        if rows > most_rows and shown:
+            break
+        shown += 1
+    left_out = [index for kind in kinds[shown:] for index in kind]
+    return Layout(
+        nodes=tuple(_drawn(plan, nodes, kind, longest_run) for kind in kinds[:shown]),
+        left_out_nodes=len(left_out),
+        left_out_workloads=sum(
+            run.seats * len(plan.groups[run.group].members) for index in left_out for run in nodes[index]
+        ),
+    )
+
+
+def _seated(plan: ExecutionPlan) -> list[list[_Seated]]:
+    """The runs on each node: in the order of devices, those without a device last."""
+    nodes: list[list[_Seated]] = [[] for _ in plan.nodes]
+    for index, group in enumerate(plan.groups):
+        first_seat = 0
+        for node, seats, first_device in group.runs:
+            has_none = not group.devices_per_seat
+            nodes[node].append(_Seated(has_none, 0 if has_none else first_device, index, seats, first_seat))
+            first_seat += seats
+    for seated in nodes:
+        seated.sort()
+    return nodes
+
+
+def _rows(seated: Sequence[_Seated], longest_run: int) -> int:
+    """How many rows a node takes, its heading included."""
+    return 1 + sum(1 if run.has_no_device or run.seats > longest_run else run.seats for run in seated)
+
+
+def _drawn(plan: ExecutionPlan, nodes: Sequence[Sequence[_Seated]], kind: Sequence[int], longest_run: int) -> DrawnNode:
+    first, *others = kind
+    rows: list[Row] = []
+    for run in nodes[first]:
+        group = plan.groups[run.group]
+        row = Row(group, run.first_seat, run.seats, run.first_device)
+        if run.has_no_device or run.seats > longest_run:
+            rows.append(row)
+        else:
+            rows += _one_by_one(row)
+    return DrawnNode(
+        index=first,
+        rows=tuple(rows),
+        others=merged(range(index, index + 1) for index in others),
+        others_seats=_seats_on(plan, nodes, others),
+    )
+
+
+def _one_by_one(row: Row) -> list[Row]:
+    width = row.group.devices_per_seat
+    return [Row(row.group, row.first_seat + i, 1, row.first_device + i * width) for i in range(row.seats)]
+
+
+def _seats_on(
+    plan: ExecutionPlan, nodes: Sequence[Sequence[_Seated]], chosen: Sequence[int]
+) -> tuple[tuple[GroupPlan, Ranges], ...]:
+    found: dict[int, list[range]] = {}
+    for index in chosen:
+        for run in nodes[index]:
+            found.setdefault(run.group, []).append(range(run.first_seat, run.first_seat + run.seats))
+    return tuple((plan.groups[group], merged(seats)) for group, seats in found.items())
+
+
+def merged(ranges: Iterable[range]) -> Ranges:
+    """The same numbers in as few ranges as possible; they come in rising order."""
+    found: list[range] = []
+    for one in ranges:
+        if found and found[-1].stop == one.start:
+            found[-1] = range(found[-1].start, one.stop)
+        else:
+            found.append(one)
+    return tuple(found)
+
+
+def counted(ranges: Ranges) -> int:
+    return sum(map(len, ranges))
