@@ -5,6 +5,7 @@ Nothing heavy is imported at the top of this module or of those it imports: `dlr
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -67,6 +68,9 @@ def run(
     name: Annotated[str | None, typer.Option(help="The job's name; by default that of its file.")] = None,
     address: Address = None,
     overrides: Override = None,
+    wait: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for resources that other jobs hold.")
+    ] = 60.0,
     detach: Annotated[bool, typer.Option("--detach", help="Submit to a cluster and return at once.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     as_json: AsJson = False,
@@ -88,9 +92,9 @@ def run(
 
         given = JobInput(words=words or [], framework=framework, overrides=overrides or [])
         if detach:
-            submit_job(given, name=name, address=address, as_json=as_json)
+            submit_job(given, name=name, address=address, wait_s=wait, as_json=as_json)
         else:
-            run_job(given, name=name, address=address, is_quiet=quiet, as_json=as_json)
+            run_job(given, name=name, address=address, wait_s=wait, is_quiet=quiet, as_json=as_json)
 
 
 @app.command()
@@ -100,13 +104,20 @@ def plan(
     address: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Plan on this Ray cluster, as free as it is now.")
     ] = None,
-    nodes: Annotated[int | None, typer.Option(min=1, help="Plan on a cluster of so many nodes...")] = None,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, max=1_000_000, help="Plan on a cluster of so many nodes...")
+    ] = None,
     devices: Annotated[int | None, typer.Option(min=0, help="...with so many devices each...")] = None,
     cpus: Annotated[int | None, typer.Option(min=0, help="...and so many CPUs; enough if not said.")] = None,
+    cluster: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Plan on the cluster that this YAML file describes.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the plan into this SVG file.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plan as a page, with picture.")] = None,
     overrides: Override = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show who would sit where, before anything starts.
+    """Show who would sit where, and what a death would restart.
 
     Without a cluster, the smallest one that the job fits. RAY_ADDRESS does not
     count here: unless --address is said, neither Ray nor a class of the job is
@@ -116,14 +127,15 @@ def plan(
     Examples:
       dlrl plan examples/quickstart/quickstart.yaml
       dlrl plan examples/quickstart/quickstart.yaml --nodes 2 --devices 8
+      dlrl plan examples/quickstart/quickstart.yaml --html plan.html
     """
     with errors_shown(as_json):
         from dlrl_core.cli.job_input import JobInput
-        from dlrl_core.cli.plan_job import ClusterChoice, plan_job
+        from dlrl_core.cli.plan_job import ClusterChoice, PictureFiles, plan_job
 
         given = JobInput(words=words or [], framework=framework, overrides=overrides or [])
-        cluster = ClusterChoice(address=address, nodes=nodes, devices=devices, cpus=cpus)
-        plan_job(given, cluster, as_json=as_json)
+        choice = ClusterChoice(address=address, file=cluster, nodes=nodes, devices=devices, cpus=cpus)
+        plan_job(given, choice, PictureFiles(svg=svg, html=html), as_json=as_json)
 
 
 @app.command()

@@ -40,6 +40,7 @@ class KnownJob:
             "submitted_at": status.view["submitted_at"] if status else None,
             "ended_at": status.view["ended_at"] if status else None,
             "why": status.why if status else None,
+            "waiting_for": status.waiting_for if status else None,
             "source": self.source,
             "note": self.note,
         }

@@ -69,6 +69,8 @@ class LiveProgress(Progress):
         if status.phase:
             where.append(f" · {status.phase}", style="default")
         first = _row(self._spinner, Text(self._name, style="bold"), where, *self._steps(status), self._elapsed())
+        if status.waiting_for:
+            return Group(first, Text(f"  waiting for resources: {status.waiting_for}", style="yellow"))
         below = Text.assemble("  ", _metrics(status), "   ", _slowest(status), no_wrap=True, overflow="ellipsis")
         return Group(first, below) if below.plain.strip() else first
 

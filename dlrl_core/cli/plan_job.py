@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dlrl_core.cli.cluster_file import ClusterFile
 from dlrl_core.cli.job_input import JobInput
-from dlrl_core.cli.output import console, print_json
+from dlrl_core.cli.output import print_json
 from dlrl_core.errors import SpecError
 
 if TYPE_CHECKING:
@@ -21,21 +24,27 @@ class ClusterChoice:
     """The cluster to plan on: a real one by its address, a described one, or (nothing said) the smallest that fits."""
 
     address: str | None
+    file: Path | None
     nodes: int | None
     devices: int | None
     cpus: int | None
 
     def check(self) -> None:
         """Raises SpecError unless one cluster was said, or none."""
-        described = (self.nodes, self.devices, self.cpus)
-        if self.address is not None and any(count is not None for count in described):
+        is_counted = any(count is not None for count in (self.nodes, self.devices, self.cpus))
+        if self.address is not None and is_counted:
             raise SpecError(["say either --address or --nodes and --devices, not both"])
-        if any(count is not None for count in described) and (self.nodes is None or self.devices is None):
+        if self.file is not None and (self.address is not None or is_counted):
+            other = "--nodes and --devices" if is_counted else "--address"
+            raise SpecError([f"say either --cluster or {other}, not both"])
+        if is_counted and (self.nodes is None or self.devices is None):
             raise SpecError(["a described cluster needs both --nodes and --devices"])
 
     def view(self, spec: JobSpec) -> ClusterView | None:
         if self.address is not None:
             return _real(self.address)
+        if self.file is not None:
+            return ClusterFile.read(self.file).view(spec)
         return None if self.nodes is None else self._described(spec)
 
     def _described(self, spec: JobSpec) -> ClusterView:
@@ -45,23 +54,48 @@ class ClusterChoice:
         assert self.nodes is not None and self.devices is not None
         if spec.device_type == "CPU" and self.cpus is not None:
             raise SpecError(["the devices of this job are CPUs (device_type is 'CPU'); say --devices without --cpus"])
-        named = {name for role in spec.roles for name in role.resource}
-        resources = dict.fromkeys({"CPU", *named}, float("inf"))
+        named = {name for seating in spec.seatings.values() for name in seating.resource}
+        resources = dict.fromkeys({"CPU", *named}, math.inf)
         if self.cpus is not None:
             resources["CPU"] = float(self.cpus)
         return ClusterView.described(node_num=self.nodes, resources={**resources, spec.device_type: self.devices})
 
 
-def plan_job(given: JobInput, cluster: ClusterChoice, *, as_json: bool) -> None:
+@dataclass(frozen=True, kw_only=True)
+class PictureFiles:
+    """Files to draw the plan into."""
+
+    svg: Path | None
+    html: Path | None
+
+    def check(self) -> None:
+        """Raises SpecError if a folder is missing, before any work is done."""
+        missing = [path for path in (self.svg, self.html) if path is not None and not path.parent.is_dir()]
+        if missing:
+            raise SpecError([f"can't write '{path}': there is no folder '{path.parent}'" for path in missing])
+
+    def write(self, plan: ExecutionPlan) -> None:
+        """Write those that were asked for, and say where on stderr."""
+        if self.svg is not None:
+            _write(self.svg, plan.to_svg())
+        if self.html is not None:
+            _write(self.html, plan.to_html())
+
+
+def plan_job(given: JobInput, cluster: ClusterChoice, pictures: PictureFiles, *, as_json: bool) -> None:
     """Show the plan. Imports neither Ray nor the user's classes, unless a real cluster is asked."""
     cluster.check()
+    pictures.check()
     with redirect_stdout(sys.stderr):
         job = given.build(import_classes=False)
         plan = job.plan(cluster.view(job.spec))
+    pictures.write(plan)
     if as_json:
         print_json(_as_json(plan))
     else:
-        _print(plan)
+        from dlrl_core.cli.show_plan import show_plan
+
+        show_plan(plan)
 
 
 def _real(address: str) -> ClusterView:
@@ -75,36 +109,19 @@ def _real(address: str) -> ClusterView:
         connection.close()
 
 
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SpecError([f"can't write '{path}': {error.strerror or error}"]) from error
+    print(f"dlrl: wrote '{path}'", file=sys.stderr)
+
+
 def _as_json(plan: ExecutionPlan) -> dict[str, Any]:
+    whole = plan.model_dump(mode="json")
     return {
         "device_type": plan.device_type,
-        "nodes": [{"node_id": node.node_id, "address": node.address} for node in plan.nodes],
-        "device_count": _device_count(plan),
+        "device_count": plan.device_count,
+        **{key: whole[key] for key in ("nodes", "spares", "groups", "deaths")},
         "workloads": plan.rows(),
     }
-
-
-def _print(plan: ExecutionPlan) -> None:
-    from dlrl_core.cli.tables import list_table
-
-    table = list_table("workload", "node", "device", "share", "collocated with")
-    for row in plan.rows():
-        has_device = row["device"] is not None
-        table.add_row(
-            row["workload"],
-            row["node"],
-            f"{plan.device_type} {row['device']}" if has_device else "none",
-            f"{row['share'] * 100:.4g}%" if has_device else "",
-            ", ".join(row["collocated_with"]),
-        )
-    stdout = console()
-    stdout.print(table)
-    nodes, devices = len(plan.nodes), _device_count(plan)
-    stdout.print(
-        f"{len(plan.workloads)} workloads on {nodes} node{'s' * (nodes != 1)}, "
-        f"{devices} {plan.device_type} device{'s' * (devices != 1)}"
-    )
-
-
-def _device_count(plan: ExecutionPlan) -> int:
-    return sum(bundle.device is not None for bundle in plan.bundles)

@@ -49,14 +49,14 @@ class PlainProgress(Progress):
 
     def __init__(self) -> None:
         self._speed = StepSpeed()
-        self._shown: tuple[str, str | None, int | None] | None = None
+        self._shown: tuple[str, str | None, str | None, int | None] | None = None
         self._shown_at = 0.0
 
     def saw(self, status: JobStatus) -> None:
         now = time.monotonic()
         self._speed.saw(status.step, now)
-        seen = (status.state, status.phase, status.step)
-        has_moved = self._shown is None or seen[:2] != self._shown[:2]
+        seen = (status.state, status.phase, status.waiting_for, status.step)
+        has_moved = self._shown is None or seen[:3] != self._shown[:3]
         if has_moved or (seen != self._shown and now - self._shown_at >= _PERIOD_S):
             self._shown, self._shown_at = seen, now
             print(f"dlrl: {plain_line(status, self._speed.steps_per_s)}", file=sys.stderr, flush=True)
@@ -66,6 +66,8 @@ def plain_line(status: JobStatus, steps_per_s: float | None) -> str:
     """One look at a job as one line of text."""
     phase = f" ({status.phase})" if status.phase else ""
     parts = [f"job '{status.name}' is {status.state}{phase}"]
+    if status.waiting_for:
+        parts.append(f"waiting for resources: {status.waiting_for}")
     if status.step is not None:
         parts.append(f"step {wording.steps(status.step, status.total_steps)}")
     if steps_per_s:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from dlrl_core.api import JobStatus, RLJob
 
 
-def run_job(given: JobInput, *, name: str | None, address: str | None, is_quiet: bool, as_json: bool) -> None:
+def run_job(
+    given: JobInput, *, name: str | None, address: str | None, wait_s: float, is_quiet: bool, as_json: bool
+) -> None:
     """Run the job to its end. What its processes print goes to stderr, so that stdout holds the result alone."""
     stdout = sys.stdout
     with redirect_stdout(sys.stderr):
@@ -26,7 +28,7 @@ def run_job(given: JobInput, *, name: str | None, address: str | None, is_quiet:
         name = name or given.default_name()
         try:
             with progress_of(name, is_quiet=is_quiet) as progress:
-                result = job.submit(name, address=address, on_status=progress.saw)
+                result = job.submit(name, address=address, on_status=progress.saw, wait_for_resources_s=wait_s)
         except (JobError, KeyboardInterrupt) as error:
             _show_failure(error, job, as_json=as_json, stdout=stdout)
             return
@@ -36,7 +38,7 @@ def run_job(given: JobInput, *, name: str | None, address: str | None, is_quiet:
         console(stdout).print(summary_table(result.status, result.value))
 
 
-def submit_job(given: JobInput, *, name: str | None, address: str | None, as_json: bool) -> None:
+def submit_job(given: JobInput, *, name: str | None, address: str | None, wait_s: float, as_json: bool) -> None:
     """Submit the job to a cluster and leave it there."""
     if not (address or os.environ.get("RAY_ADDRESS")):
         raise SpecError(
@@ -45,7 +47,8 @@ def submit_job(given: JobInput, *, name: str | None, address: str | None, as_jso
     stdout = sys.stdout
     with redirect_stdout(sys.stderr):
         job = given.build(import_classes=True)
-        handle = job.submit(name or given.default_name(), blocking=False, address=address)
+        name = name or given.default_name()
+        handle = job.submit(name, blocking=False, address=address, wait_for_resources_s=wait_s)
         status = handle.status()  # the Master is up, and no longer needs this process
         handle.detach()  # from here on, what the job prints is no longer ours to print
     if as_json:

@@ -63,7 +63,7 @@ def _print_jobs(jobs: Sequence[KnownJob]) -> None:
             wording.steps(row["step"], row["total_steps"]),
             submitted,
             took,
-            _one_line(row["why"]),
+            _one_line(row["why"] or (row["waiting_for"] and f"waiting for resources: {row['waiting_for']}")),
         )
     stdout = console()
     stdout.print(table)
@@ -109,6 +109,8 @@ def _facts(status: JobStatus) -> Table:
     table.add_row("since", wording.since(view["state_since"]))
     if status.why:
         table.add_row("why", Text(status.why))
+    if status.waiting_for:
+        table.add_row("waiting for", Text(status.waiting_for))
     table.add_row("step", wording.steps(status.step, status.total_steps))
     table.add_row("time", wording.duration(status.seconds))
     table.add_row("trainer", Text(f"{trainer['state']}, in {status.phase or 'nothing yet'}, pid {trainer['pid']}"))
@@ -125,13 +127,14 @@ def _workloads(status: JobStatus) -> Table:
     from dlrl_core.cli.tables import list_table, state_style
 
     addresses = {node["node_id"]: node["address"] for node in (status.view["plan"] or {}).get("nodes", [])}
-    table = list_table("workload", "state", "node", "pid", "restarts", "call", "detail")
+    table = list_table("workload", "state", "node", "device", "pid", "restarts", "call", "detail")
     for workload in status.workloads:
         node = workload["node_id"] or wording.NONE
         table.add_row(
             workload["name"],
             Text(workload["state"], style=state_style(workload["state"])),
             addresses.get(node) or node[:12],
+            ",".join(workload["device_ids"]) or wording.NONE,
             str(workload["pid"] or wording.NONE),
             str(workload["restarts"]),
             _call(workload["report"]),

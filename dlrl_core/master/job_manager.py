@@ -191,7 +191,13 @@ class JobManager:
     async def _train(self, tables: Mapping[RoleType, bytes]) -> JobEnding:
         self._enter(JobState.RUNNING, "the trainer runs")
         workloads = [
-            WorkloadHandle(name=plan.name, role=str(plan.role), rank=plan.rank, ray_actor=self._hosts[plan.name])
+            WorkloadHandle(
+                name=plan.name,
+                role=str(plan.role),
+                rank=plan.rank,
+                ray_actor=self._hosts[plan.name],
+                part=plan.part,
+            )
             for plan in self._plan.workloads
         ]
         self._executor.run(self._master, workloads, tables)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from dlrl_core.plan.execution_plan import ExecutionPlan, GroupPlan, MemberPlan
+    from dlrl_core.plan.execution_plan import ExecutionPlan, GroupPlan
 
 LONGEST_RUN = 16
 """Seats of one group on one node that are drawn one by one."""
@@ -35,15 +35,15 @@ class Row(NamedTuple):
     def workloads(self) -> int:
         return self.seats * len(self.group.members)
 
-    def ranks(self, member: MemberPlan) -> range:
-        first = member.first_rank + self.first_seat
-        return range(first, first + self.seats)
+    @property
+    def seat_range(self) -> range:
+        return range(self.first_seat, self.first_seat + self.seats)
 
 
 class DrawnNode(NamedTuple):
     """A node in full, and the nodes that have the same roles with the same shares on the same devices."""
 
-    index: int
+    node: int
     rows: tuple[Row, ...]
     others: Ranges
     """Indices of those nodes."""
@@ -53,6 +53,10 @@ class DrawnNode(NamedTuple):
     @property
     def others_workloads(self) -> int:
         return sum(len(group.members) * counted(seats) for group, seats in self.others_seats)
+
+    @property
+    def others_devices(self) -> int:
+        return sum(group.devices_per_seat * counted(seats) for group, seats in self.others_seats)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +135,7 @@ def _drawn(plan: ExecutionPlan, nodes: Sequence[Sequence[_Seated]], kind: Sequen
         else:
             rows += _one_by_one(row)
     return DrawnNode(
-        index=first,
+        node=first,
         rows=tuple(rows),
         others=merged(range(index, index + 1) for index in others),
         others_seats=_seats_on(plan, nodes, others),

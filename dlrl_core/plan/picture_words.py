@@ -34,10 +34,10 @@ def cells_of(row: Row) -> list[Cell]:
     members = row.group.members
     shares = [Fraction(member.share) / row.group.devices_per_seat for member in members]
     cells = [
-        Cell(member.role, shown_ranks(member, (row.ranks(member),)), member.part, share)
+        Cell(member.role, shown_ranks(member, (row.seat_range,)), member.part, share)
         for member, share in zip(members, shares, strict=True)
     ]
-    unused = 1 - sum(shares)
+    unused = 1 - sum(shares, Fraction(0))
     return [*cells, Cell(None, "unused", None, unused)] if unused > 0 else cells
 
 
@@ -52,9 +52,15 @@ def with_part(name: str, part: str | None) -> str:
     return f"{name} ({part})" if part else name
 
 
-def shown_ranks(member: MemberPlan, ranks: Ranges) -> str:
-    """Workloads by name, such as 'actor-3', 'actor-0..7' or 'actor-0..7, 16..23'."""
-    return f"{member.role}-{shown_ranges(ranks, '..')}"
+def shown_ranks(member: MemberPlan, seats: Ranges) -> str:
+    """Its workloads on these seats, such as 'actor-3', 'actor-0..7' or 'actor-0..7, 16..23'."""
+    first = member.first_rank
+    return f"{member.role}-{shown_ranges(tuple(range(s.start + first, s.stop + first) for s in seats), '..')}"
+
+
+def workloads_of(member: MemberPlan, seats: Ranges) -> str:
+    """The same with the part, such as 'rollout-2 (decode)'."""
+    return with_part(shown_ranks(member, seats), member.part)
 
 
 def shown_ranges(ranges: Ranges, to: str = "-") -> str:
@@ -79,22 +85,18 @@ def place_of(row: Row, device_type: str) -> str:
     return f"{place} each" if width == 1 else f"{place}, {width} together"
 
 
-def without_device(row: Row) -> list[tuple[MemberPlan, str]]:
-    """Who sits in a row without devices, such as 'reward-0..3 (1 CPU each)'."""
-    each = " each" if row.seats > 1 else ""
+def without_device(row: Row) -> list[str]:
+    """Who sits in a row without devices, such as 'reward-0..3 (each 1 CPU)'; one for each role."""
+    each = "each " if row.seats > 1 else ""
     return [
-        (
-            member,
-            f"{with_part(shown_ranks(member, (row.ranks(member),)), member.part)}"
-            f" ({shown_amounts(member.resources) or 'no CPU'}{each})",
-        )
+        f"{workloads_of(member, (row.seat_range,))} ({each}{shown_amounts(member.resources)})"
         for member in row.group.members
     ]
 
 
 def shown_amounts(resources: Mapping[str, float]) -> str:
     """Resources, such as '4 CPU, 0.5 GPU'; those of which there is nothing are left out."""
-    return ", ".join(f"{amount:.10g} {name}" for name, amount in resources.items() if amount)
+    return ", ".join(f"{amount:.10g} {name}" for name, amount in resources.items() if amount) or "no resources"
 
 
 def how_many(count: int, thing: str) -> str:
@@ -113,28 +115,44 @@ def headline(plan: ExecutionPlan) -> str:
     )
 
 
-def role_counts(plan: ExecutionPlan) -> dict[RoleType, int]:
-    """How many workloads each role has."""
-    return {member.role: member.world_size for group in plan.groups for member in group.members}
+def role_counts(plan: ExecutionPlan) -> dict[RoleType, str]:
+    """How many workloads each role has, such as '2 actor' or '6 rollout (2 prefill, 4 decode)'."""
+    members = sorted(
+        ((member, group.seats) for group in plan.groups for member in group.members), key=lambda one: one[0].first_rank
+    )
+    return {
+        role: with_part(
+            f"{next(member.world_size for member, _ in members if member.role is role)} {role}",
+            ", ".join(f"{seats} {member.part}" for member, seats in members if member.role is role and member.part),
+        )
+        for role in plan.roles
+    }
 
 
 def spare_lines(plan: ExecutionPlan) -> list[str]:
-    """A sentence for each kind of spare nodes: which they are, what they replace, what is held on each."""
+    """A sentence for each kind of spare nodes: which they are, what they can replace, what is held on each."""
     kinds: dict[tuple[tuple[int, ...], str], list[SpareNode]] = {}
     for spare in plan.spares:
         kinds.setdefault((spare.replaces, shown_amounts(spare.resources)), []).append(spare)
     return [
-        f"{_shown_spares(spares)} can replace {shown_nodes(_ranges(replaces))}; {'each ' * (len(spares) > 1)}"
-        f"holds {amounts}"
+        f"{how_many(len(spares), 'spare node')} ({_some([spare.shown for spare in spares])}): "
+        f"can replace {shown_nodes(merged(range(node, node + 1) for node in replaces))}, "
+        f"{'each ' * (len(spares) > 1)}holds {amounts}"
         for (replaces, amounts), spares in kinds.items()
     ]
 
 
-def _shown_spares(spares: Sequence[SpareNode]) -> str:
-    names = [spare.shown for spare in spares[:_MOST_RANGES]]
-    more = len(spares) - len(names)
-    return f"spare node{'s' * (len(spares) != 1)} {', '.join(names)}" + (f" and {more} more" if more else "")
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_RANGES
+    return ", ".join(names[:_MOST_RANGES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _ranges(numbers: Sequence[int]) -> Ranges:
-    return merged(range(number, number + 1) for number in numbers)
+def fitted(least: Sequence[int], shares: Sequence[Fraction], total: int) -> list[int]:
+    """A length cut by share, where each piece has at least what it needs; longer than `total` if that is needed."""
+    spare = max(0, total - sum(least))
+    wants = [max(Fraction(0), share * total - need) for share, need in zip(shares, least, strict=True)]
+    wants = wants if any(wants) else [Fraction(1)] * len(least)
+    sizes = [need + int(spare * want / sum(wants)) for need, want in zip(least, wants, strict=True)]
+    for index in range(max(0, total - sum(sizes))):
+        sizes[index] += 1
+    return sizes

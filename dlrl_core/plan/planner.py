@@ -120,11 +120,12 @@ def _assemble(problem: Problem, placement: Placement) -> ExecutionPlan:
             group_runs.append(Run(at, seats, next_device[at]))
             next_device[at] += seats * group.devices
         runs[group.members[0].name] = tuple(group_runs)
-    sizes = {
+    counts = {
         member.name: sum(run.seats for run in runs[group.members[0].name])
         for group, _, _ in found
         for member in group.members
     }
+    sizes = {name: counts[name] for name in order}
     return ExecutionPlan(
         device_type=problem.spec.device_type,
         nodes=tuple(_planned(problem.nodes[node]) for node in used),

@@ -38,6 +38,7 @@ class RoleGroup:
         self._workloads = list(workloads)
         self._methods = methods
         self._call_log = call_log or CallLog()
+        self._parts: dict[str, RoleGroup] = {}
 
     def __getattr__(self, name: str) -> RoleMethod:
         if name.startswith("_"):
@@ -49,6 +50,18 @@ class RoleGroup:
         method = RoleMethod(self._role, name, self._methods[name], self._workloads, self._call_log)
         self.__dict__[name] = method
         return method
+
+    def __getitem__(self, part: str) -> RoleGroup:
+        """The workloads of a named part of the role, called as one: `self.RG_ROLLOUT["prefill"].generate(batch)`."""
+        found = self._parts.get(part)
+        if found is None:
+            named = dict.fromkeys(workload.part for workload in self._workloads if workload.part)
+            if part not in named:
+                has = f"its parts are: {', '.join(named)}" if named else "it has no parts"
+                raise KeyError(f"role '{self._role}' has no part '{part}'; {has}")
+            members = [workload for workload in self._workloads if workload.part == part]
+            found = self._parts[part] = RoleGroup(self._role, members, self._methods, self._call_log)
+        return found
 
     def __len__(self) -> int:
         return len(self._workloads)

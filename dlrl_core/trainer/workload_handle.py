@@ -12,8 +12,9 @@ class WorkloadHandle:
     `ray_actor` is the Ray handle of the process itself.
     """
 
-    def __init__(self, *, name: str, role: str, rank: int, ray_actor: Any) -> None:
+    def __init__(self, *, name: str, role: str, rank: int, ray_actor: Any, part: str | None = None) -> None:
         self.name = name
+        self.part = part
         self.role = role
         self.rank = rank
         self.ray_actor = ray_actor
@@ -24,14 +25,14 @@ class WorkloadHandle:
         return HandleMethod(self.ray_actor.invoke, method)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.name, self.role, self.rank, self.ray_actor)
+        return _rebuild, (self.name, self.role, self.rank, self.ray_actor, self.part)
 
     def __repr__(self) -> str:
         return f"WorkloadHandle('{self.name}')"
 
 
-def _rebuild(name: str, role: str, rank: int, ray_actor: Any) -> WorkloadHandle:
-    return WorkloadHandle(name=name, role=role, rank=rank, ray_actor=ray_actor)
+def _rebuild(name: str, role: str, rank: int, ray_actor: Any, part: str | None) -> WorkloadHandle:
+    return WorkloadHandle(name=name, role=role, rank=rank, ray_actor=ray_actor, part=part)
 
 
 class HandleMethod:

@@ -1,0 +1,69 @@
+"""A plan on the terminal: the table of workloads, the picture in the colours of the roles, and what a death restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dlrl_core.cli.output import console
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from dlrl_core.plan import ExecutionPlan
+    from dlrl_core.plan.text_picture import Line, Piece
+
+_ALL_ROWS = 64
+_FIRST_ROWS = 16
+
+
+def show_plan(plan: ExecutionPlan) -> None:
+    """Write all of it to stdout."""
+    from dlrl_core.plan.picture_words import workload_count
+    from dlrl_core.plan.text_picture import death_lines, picture_lines
+
+    stdout = console()
+    count = workload_count(plan)
+    shown = count if count <= _ALL_ROWS else _FIRST_ROWS
+    stdout.print(_table(plan, shown))
+    if shown < count:
+        stdout.print(f"... {count - shown} more; --json has all\n")
+    for line in picture_lines(plan, stdout.width):
+        stdout.print(_coloured(line), soft_wrap=True)
+    if plan.deaths:
+        stdout.print()
+    for line in death_lines(plan) if plan.deaths else []:
+        stdout.print(_coloured(line), soft_wrap=True)
+
+
+def _table(plan: ExecutionPlan, most: int) -> Table:
+    from rich.text import Text
+
+    from dlrl_core.cli.tables import list_table
+    from dlrl_core.plan.workload_table import table_rows
+
+    table = list_table("workload", "node", "device", "share", "collocated with")
+    for row in table_rows(plan, most):
+        table.add_row(*map(Text, (row.workload, row.node, row.device, row.share, row.collocated_with)))
+    return table
+
+
+def _coloured(line: Line) -> Text:
+    """Names and shares stay readable without colour: they are the same text as in `str(plan)`."""
+    from rich.text import Text
+
+    return Text.assemble(*((piece.text, _style(piece)) for piece in _trimmed(line)))
+
+
+def _trimmed(line: Sequence[Piece]) -> list[Piece]:
+    return [*line[:-1], *(piece._replace(text=piece.text.rstrip()) for piece in line[-1:])]
+
+
+def _style(piece: Piece) -> str:
+    from dlrl_core.plan.role_colours import ROLE_COLOURS
+
+    if piece.role is None:
+        return "bold" if piece.is_heading else "default"
+    colour = ROLE_COLOURS[piece.role]
+    return f"{colour.text} on {colour.fill}"

@@ -1,0 +1,225 @@
+"""Where workloads really sit, asked from inside them, on clusters of two, three and five nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from checks import assert_nothing_left
+
+from dlrl_core import RLJobBuilder
+from dlrl_core.plan import ClusterView, NodeView
+from dlrl_core.scheduler.local_cluster import LocalCluster
+
+HERE = "sample_jobs.places"
+
+
+@pytest.fixture(scope="module")
+def cluster_3_nodes_6_gpus() -> Iterator[str]:
+    yield from _cluster(ClusterView.described(node_num=3, resources={"CPU": 8, "GPU": 2}))
+
+
+@pytest.fixture(scope="module")
+def cluster_5_nodes_14_gpus() -> Iterator[str]:
+    """Three nodes of 4 and two of 1 logical GPU, in two racks."""
+    kinds = [(4, "r1", "H100"), (1, "r1", "L4"), (4, "r2", "H100"), (1, "r2", "L4"), (4, "r2", "H100")]
+    nodes = tuple(
+        NodeView(node_id=str(index), free={"CPU": 8, "GPU": gpus}, labels={"rack": rack, "kind": kind})
+        for index, (gpus, rack, kind) in enumerate(kinds)
+    )
+    yield from _cluster(ClusterView(nodes=nodes))
+
+
+def _cluster(shape: ClusterView) -> Iterator[str]:
+    cluster = LocalCluster()
+    try:
+        yield cluster.add_nodes(shape)
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def ray_3_nodes_6_gpus(cluster_3_nodes_6_gpus: str) -> Iterator[None]:
+    yield from _connected(cluster_3_nodes_6_gpus)
+
+
+@pytest.fixture
+def ray_5_nodes_14_gpus(cluster_5_nodes_14_gpus: str) -> Iterator[None]:
+    yield from _connected(cluster_5_nodes_14_gpus)
+
+
+def _connected(address: str) -> Iterator[None]:
+    import ray
+
+    ray.init(address=address, log_to_driver=False, configure_logging=False)
+    try:
+        yield
+        assert_nothing_left()
+    finally:
+        ray.shutdown()
+
+
+def builder(node_num: int, device_per_node: int, **config) -> RLJobBuilder:
+    return RLJobBuilder().node_num(node_num).device_per_node(device_per_node).config(config).trainer(HERE, "Host")
+
+
+def guests(job: RLJobBuilder) -> dict[str, dict]:
+    return {one["name"]: one for one in job.build().submit("places").value["last"]}
+
+
+def device(guest: dict) -> tuple[str, tuple[str, ...]]:
+    """The real device: its node, and its id there."""
+    assert guest["ray_devices"] == guest["device_ids"]
+    return guest["node"], guest["ray_devices"]
+
+
+@pytest.mark.usefixtures("ray_2_nodes_8_gpus")
+def test_device_collocation_puts_rank_i_of_each_role_on_one_device_on_2_nodes():
+    job = builder(2, 2).actor(HERE, "Guest").total(4).per_node(2).rollout(HERE, "Guest").total(4).per_node(2)
+    seen = guests(job.with_collocation("actor", "rollout"))
+    for rank in range(4):
+        assert device(seen[f"actor-{rank}"]) == device(seen[f"rollout-{rank}"])
+        assert seen[f"actor-{rank}"]["collocation"] == "ACTOR,ROLLOUT"
+    assert len({device(guest) for guest in seen.values()}) == 4
+    assert len({guest["node"] for guest in seen.values()}) == 2
+
+
+@pytest.mark.usefixtures("ray_2_nodes_8_gpus")
+def test_a_workload_can_hold_several_whole_devices_on_2_nodes():
+    job = builder(2, 4).actor(HERE, "Guest").total(2).per_node(1).resource({"GPU": 3})
+    seen = guests(job.rollout(HERE, "Guest").total(2).per_node(1))
+    for rank in range(2):
+        actor, rollout = device(seen[f"actor-{rank}"])[1], device(seen[f"rollout-{rank}"])[1]
+        assert (len(actor), len(rollout)) == (3, 1)
+    for node in {guest["node"] for guest in seen.values()}:
+        ids = [one for guest in seen.values() if guest["node"] == node for one in guest["device_ids"]]
+        assert sorted(ids) == ["0", "1", "2", "3"]
+
+
+@pytest.mark.usefixtures("ray_3_nodes_6_gpus")
+def test_a_role_of_3_nodes_x_2_ranks_fills_each_node_in_rank_order():
+    seen = guests(builder(3, 2).actor(HERE, "Guest").total(6).per_node(2))
+    nodes = [seen[f"actor-{rank}"]["node"] for rank in range(6)]
+    assert nodes[0::2] == nodes[1::2]
+    assert len(set(nodes)) == 3
+    assert [seen[f"actor-{rank}"]["local"] for rank in range(6)] == [(0, 2), (1, 2)] * 3
+    assert len({device(guest) for guest in seen.values()}) == 6
+
+
+@pytest.mark.usefixtures("ray_3_nodes_6_gpus")
+def test_host_collocation_shares_nodes_but_not_devices_on_3_nodes():
+    job = builder(3, 2).actor(HERE, "Guest").total(3).per_node(1).critic(HERE, "Guest").total(3)
+    seen = guests(job.with_host_collocation("actor", "critic"))
+    for rank in range(3):
+        actor, critic = seen[f"actor-{rank}"], seen[f"critic-{rank}"]
+        assert actor["node"] == critic["node"]
+        assert device(actor) != device(critic)
+    assert len({guest["node"] for guest in seen.values()}) == 3
+
+
+@pytest.mark.usefixtures("ray_3_nodes_6_gpus")
+def test_no_collocation_keeps_roles_on_different_nodes_on_3_nodes():
+    job = builder(3, 2).actor(HERE, "Guest").total(2).rollout(HERE, "Guest").total(1).reward(HERE, "Guest")
+    seen = guests(job.without_collocation("actor", "rollout", "reward"))
+    assert seen["actor-0"]["node"] == seen["actor-1"]["node"]
+    assert len({seen[name]["node"] for name in ("actor-0", "rollout-0", "reward-0")}) == 3
+
+
+@pytest.mark.usefixtures("ray_3_nodes_6_gpus")
+def test_three_roles_share_one_device_by_thirds_on_3_nodes():
+    job = builder(3, 2)
+    for role in ("actor", "critic", "reference"):
+        job = getattr(job, role)(HERE, "Guest").total(6).per_node(2).resource({"GPU": "1/3", "CPU": 0.5})
+    seen = guests(job.with_collocation_all())
+    for rank in range(6):
+        assert len({device(seen[f"{role}-{rank}"]) for role in ("actor", "critic", "reference")}) == 1
+    assert len({device(guest) for guest in seen.values()}) == 6
+
+
+@pytest.mark.usefixtures("ray_5_nodes_14_gpus")
+def test_all_three_strategies_with_parts_labels_and_a_spare_in_one_job_on_5_nodes():
+    """Actor and reference share devices, the critic their nodes, the rollout none; its parts have their own places."""
+    job = (
+        builder(4, 4)
+        .actor(HERE, "Guest").total(2).node_labels({"kind": "H100"})
+        .reference(HERE, "Guest").total(2)
+        .critic(HERE, "Guest").total(2)
+        .rollout(HERE, "Guest")
+            .part("prefill").total(1).node_labels({"kind": "H100"}).resource({"GPU": 2})
+            .part("decode").total(2).per_node(1).node_labels({"kind": "L4"}).spread_over("rack")
+        .reward(HERE, "Guest").total(2).resource({"GPU": 0, "CPU": 0.5})
+        .with_collocation("actor", "reference")
+        .with_host_collocation("actor", "critic")
+        .without_collocation("actor", "rollout")
+    )  # fmt: skip
+    plan = job.build().plan()
+    assert [len(plan.of_role(role)) for role in plan.roles] == [2, 2, 2, 3, 2]
+    seen = guests(job)
+    for rank in range(2):
+        assert device(seen[f"actor-{rank}"]) == device(seen[f"reference-{rank}"])
+        assert seen[f"critic-{rank}"]["node"] == seen[f"actor-{rank}"]["node"]
+        assert device(seen[f"critic-{rank}"]) != device(seen[f"actor-{rank}"])
+        assert seen[f"reward-{rank}"]["device_ids"] == ()
+    trainers = {seen[name]["node"] for name in ("actor-0", "actor-1", "critic-0", "critic-1")}
+    assert not trainers & {seen[f"rollout-{rank}"]["node"] for rank in range(3)}
+    assert [seen[f"rollout-{rank}"]["part"] for rank in range(3)] == [("prefill", 0, 1), ("decode", 0, 2), ("decode", 1, 2)]
+    assert len(seen["rollout-0"]["device_ids"]) == 2
+    labels = labels_of_nodes()
+    assert labels[seen["rollout-0"]["node"]]["kind"] == "H100"
+    assert {labels[seen[f"rollout-{rank}"]["node"]]["kind"] for rank in (1, 2)} == {"L4"}
+    assert {labels[seen[f"rollout-{rank}"]["node"]]["rack"] for rank in (1, 2)} == {"r1", "r2"}
+    own = [device(seen[name]) for name in seen if seen[name]["device_ids"] and not name.startswith("reference")]
+    assert len(own) == len(set(own))
+
+
+@pytest.mark.usefixtures("ray_5_nodes_14_gpus")
+def test_a_part_of_a_role_is_called_as_a_group_of_its_own():
+    job = builder(1, 4).actor(HERE, "Guest").rollout(HERE, "Guest").part("prefill").total(1).part("decode").total(2)
+    value = job.build().submit("places").value
+    assert value["parts"] == {"prefill": ["rollout-0"], "decode": ["rollout-1", "rollout-2"]}
+
+
+@pytest.mark.usefixtures("ray_5_nodes_14_gpus")
+def test_a_packed_role_stays_in_one_rack_and_a_spare_node_is_held_back(tmp_path):
+    """Twelve devices of H100 nodes: eight in rack r2 for the job, and the node in r1 can't be its spare."""
+    from dlrl_core.errors import PlanError
+
+    job = builder(2, 2).spare_nodes(1).actor(HERE, "Guest").total(3).node_labels({"kind": "H100"}).pack_into("rack")
+    with pytest.raises(PlanError, match="the job needs 1 spare node that can replace any of its nodes"):
+        job.build().submit("places")
+
+    until = tmp_path / "end"
+    job = builder(1, 2, until=str(until)).spare_nodes(1).actor(HERE, "Guest").total(2).node_labels({"rack": "r2"})
+    handle = job.build().submit("spare", blocking=False)
+    spare = handle.status().view["plan"]["spares"][0]
+    assert labels_of_nodes()[spare["node_id"]]["rack"] == "r2"
+    held = free_of(spare["node_id"])
+    until.touch()
+    handle.wait()
+    assert held == {"GPU": 2.0, "CPU": 6.0}
+
+
+@pytest.mark.usefixtures("ray_2_nodes_8_gpus")
+def test_an_elastic_role_takes_what_the_cluster_has():
+    job = builder(2, 4).actor(HERE, "Guest").total(1).rollout(HERE, "Guest").total(20).min_total(2)
+    seen = guests(job)
+    assert len(seen) == 8
+    assert {seen[f"rollout-{rank}"]["local"][1] for rank in range(7)} == {3, 4}
+
+
+def labels_of_nodes() -> dict[str, dict[str, str]]:
+    import ray
+
+    return {node["NodeID"]: node["Labels"] for node in ray.nodes()}
+
+
+def free_of(node_id: str) -> dict[str, float]:
+    """What nobody holds on the node, as soon as the cluster knows of all that is held."""
+    import ray
+    from checks import wait_until
+
+    def free() -> dict[str, float]:
+        return ray._private.state.available_resources_per_node()[node_id]
+
+    wait_until(lambda: free().get("GPU", 0) < 4, "the spare is held back")
+    return {name: amount for name, amount in free().items() if name in ("GPU", "CPU")}
