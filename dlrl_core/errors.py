@@ -23,7 +23,8 @@
     ├── TrainerError              the trainer's class could not be imported, constructed or run
     └── ContextError              the persisted record
         ├── SchemaError               written by a newer dlrl, or not readable as a record
-        └── StoreError                the store does not answer, or somebody else wrote
+        └── StoreError                the store refused; mostly because somebody else wrote
+            └── StoreUnavailableError     the store can't be reached now; the same may work later
 
 All of them survive pickling, so that they cross processes with their attributes.
 """
@@ -251,4 +252,11 @@ class SchemaError(ContextError):
 
 
 class StoreError(ContextError):
-    """The store does not answer, or somebody else wrote to the record."""
+    """The store refused; mostly because somebody else wrote to the record."""
+
+
+class StoreUnavailableError(StoreError):
+    """The store can't be reached, or can't write, at the moment. The same may work later.
+
+    A commit that raised it may have been written all the same; say it again with the same id.
+    """

@@ -21,7 +21,7 @@ from dlrl_core.plugin import (
 )
 from dlrl_core.roles import RoleType
 from dlrl_core.spec import ClassRef, ConfigValue, JobSpec, PartSpec, RoleSpec, VisibleDevices, problems_of
-from dlrl_core.spec.job_spec import read_yaml
+from dlrl_core.spec.job_spec import CommitSpec, RestartBudget, read_yaml
 
 
 def assemble(draft: JobDraft, *, import_classes: bool = True) -> JobSpec:
@@ -98,6 +98,8 @@ def _spec(draft: JobDraft, defaults: FrameworkDefaults | None, config: ConfigVal
         node_num=_first(draft.node_num, defaults and defaults.node_num, 1),
         device_per_node=_first(draft.device_per_node, defaults and defaults.device_per_node, 1),
         spare_nodes=_first(draft.spare_nodes, 0),
+        budget=draft.budget or RestartBudget(),
+        commits=draft.commits or CommitSpec(),
         device_type=_first(draft.device_type, defaults and defaults.device_type, "GPU"),
         policy=draft.policy or "separate_sync",
         config=config,
@@ -131,7 +133,15 @@ def _role(role: RoleType, told: RoleDraft | None, filled: RoleDefaults | None) -
     if parts and told.total is None:
         seating["total"] = sum(part.total for part in parts)
     visible = told.visible_devices or (filled.visible_devices if filled else None) or VisibleDevices.OWN
-    return RoleSpec(role=role, cls=cls, parts=parts, visible_devices=visible, **seating)
+    return RoleSpec(
+        role=role,
+        cls=cls,
+        parts=parts,
+        visible_devices=visible,
+        failover=told.failover or (filled.failover if filled else None),
+        hang_s=told.hang_s or (filled.hang_s if filled else None),
+        **seating,
+    )
 
 
 def _seating(told: SeatingDraft, filled: RoleDefaults | None) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from dlrl_core.api.assemble import assemble
 from dlrl_core.api.draft import JobDraft, RoleDraft, SeatingDraft
 from dlrl_core.api.job import RLJob
 from dlrl_core.roles import RoleType
+from dlrl_core.spec.job_spec import CommitSpec, RestartBudget, VisibleDevices
+from dlrl_core.spec.survival import FailoverScope
 
 
 class RLJobBuilder:
@@ -66,6 +68,16 @@ class RLJobBuilder:
     def framework(self, name: str) -> Self:
         """Fill trainer, roles and counts from an adapter; whatever else you say wins over it."""
         self._draft.framework = self._draft.text("framework", name)
+        return self
+
+    def restart_budget(self, **limits: float) -> Self:
+        """How often within `window_s` a `workload`, a `role`, the `job` or a `node` is restarted; and `backoff_s`."""
+        self._draft.budget = self._draft.model("restart_budget", RestartBudget, limits)
+        return self
+
+    def commits(self, **wishes: Any) -> Self:
+        """How commits are kept: `durable_every` so many, in `state_folder`."""
+        self._draft.commits = self._draft.model("commits", CommitSpec, wishes)
         return self
 
     def policy(self, name: str) -> Self:
@@ -171,7 +183,19 @@ class RLJobBuilder:
     def visible_devices(self, which: str) -> Self:
         """Which devices each process sees: its 'own' (the default), its 'role's on its node, or all of its 'node'."""
         role = self._role or self._nobody("visible_devices")
-        role.visible_devices = self._draft.choice(f"visible_devices of {role.owner}", which)
+        role.visible_devices = self._draft.choice(f"visible_devices of {role.owner}", which, VisibleDevices)
+        return self
+
+    def failover(self, scope: str) -> Self:
+        """What restarts when a process of the role dies: 'workload', 'role', 'subgraph', 'job' (default) or 'stop'."""
+        role = self._role or self._nobody("failover")
+        role.failover = self._draft.choice(f"failover of {role.owner}", scope, FailoverScope)
+        return self
+
+    def hang_limit(self, seconds: float) -> Self:
+        """A call of the role that takes longer is taken for dead, once its stacks are in the journal."""
+        role = self._role or self._nobody("hang_limit")
+        role.hang_s = self._draft.seconds(f"hang_limit of {role.owner}", seconds)
         return self
 
     def _current(self, method: str) -> SeatingDraft:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from dlrl_core.roles import RoleType
 from dlrl_core.spec import ClassRef, VisibleDevices
+from dlrl_core.spec.job_spec import CommitSpec, RestartBudget, validation_problems
+from dlrl_core.spec.survival import FailoverScope
+
+_Choice = TypeVar("_Choice", bound=enum.StrEnum)
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 @dataclass(kw_only=True)
@@ -35,6 +43,8 @@ class RoleDraft(SeatingDraft):
     role: RoleType
     cls: ClassRef | None = None
     visible_devices: VisibleDevices | None = None
+    failover: FailoverScope | None = None
+    hang_s: float | None = None
     parts: dict[str, SeatingDraft] = field(default_factory=dict)
 
     @classmethod
@@ -56,6 +66,8 @@ class JobDraft:
     device_per_node: int | None = None
     device_type: str | None = None
     spare_nodes: int | None = None
+    budget: RestartBudget | None = None
+    commits: CommitSpec | None = None
     policy: str | None = None
     global_env: dict[str, str] = field(default_factory=dict)
     trainer: ClassRef | None = None
@@ -135,12 +147,26 @@ class JobDraft:
                 kept[label] = values
         return kept
 
-    def choice(self, name: str, value: Any) -> VisibleDevices | None:
+    def choice(self, name: str, value: Any, choices: type[_Choice]) -> _Choice | None:
         try:
-            return VisibleDevices(str(value).lower())
+            return choices(str(value).lower())
         except ValueError:
-            known = ", ".join(f"'{one}'" for one in VisibleDevices)
+            known = ", ".join(f"'{one}'" for one in choices)
             self.problems.append(f"{name} is {value!r}; it must be one of {known}")
+            return None
+
+    def seconds(self, name: str, value: Any) -> float | None:
+        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+            return float(value)
+        self.problems.append(f"{name} is {value!r}; it must be a number of seconds greater than 0")
+        return None
+
+    def model(self, name: str, model: type[_Model], fields: Mapping[str, Any]) -> _Model | None:
+        """A part of the spec that is told by its fields."""
+        try:
+            return model(**fields)
+        except ValidationError as error:
+            self.problems += [f"{name}: {problem}" for problem in validation_problems(error)]
             return None
 
     def seat_named(self, name: Any) -> str | None:

@@ -110,6 +110,7 @@ class RLJob:
             python_path=_python_path(),
             plugins=os.environ.get("DLRL_PLUGINS"),
             reservation=None if plan is None else reservation.ask_for(name, run_id, 1, plan, is_first=True),
+            durable_folder=_durable_folder(self.spec, name, run_id),
             limits=MasterLimits(reserve_s=wait_for_resources_s),
         )
         try:
@@ -150,6 +151,12 @@ def _call_off(master: Any) -> None:
         pass  # it refused the job, or never came up
     finally:
         ray.kill(master, no_restart=True)
+
+
+def _durable_folder(spec: JobSpec, name: str, run_id: str) -> str:
+    """Where the commits of this run are copied to."""
+    home = Path(os.environ.get("DLRL_HOME") or "~/.dlrl").expanduser().absolute()
+    return str(Path(spec.commits.state_folder or home / "state") / name / run_id)
 
 
 def _plan_now(spec: JobSpec, wait_s: float) -> ExecutionPlan | None:

@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from dlrl_core.api.builder import RLJobBuilder
 
 _SIMPLE = ("node_num", "device_per_node", "spare_nodes", "device_type", "config", "global_env", "framework", "policy")
+_MODELS = ("restart_budget", "commits")
 _GROUPS = {
     "collocations": "with_collocation",
     "host_collocations": "with_host_collocation",
     "separations": "without_collocation",
 }
-_KEYS = (*_SIMPLE, "trainer", "roles", *_GROUPS, "collocate_all")
+_KEYS = (*_SIMPLE, *_MODELS, "trainer", "roles", *_GROUPS, "collocate_all")
 _SEATING_KEYS = ("total", "min_total", "per_node", "env", "resource", "node_labels", "spread_over", "pack_into")
-_ROLE_KEYS = ("module", "class", *_SEATING_KEYS, "visible_devices", "parts")
+_ROLE_ONLY = ("visible_devices", "failover", "hang_limit")
+_ROLE_KEYS = ("module", "class", *_SEATING_KEYS, *_ROLE_ONLY, "parts")
 
 
 def tell(builder: RLJobBuilder, path: Path) -> None:
@@ -31,6 +33,8 @@ def tell(builder: RLJobBuilder, path: Path) -> None:
     for key in _SIMPLE:
         if said.get(key) is not None:
             getattr(builder, key)(_relative(said[key], path) if key == "config" else said[key])
+    for key in _MODELS:
+        _tell_model(builder, key, said.get(key) or {}, problems)
     if said.get("trainer") is not None:
         _tell_trainer(builder, said["trainer"], problems)
     _tell_roles(builder, said.get("roles") or {}, problems)
@@ -39,6 +43,13 @@ def tell(builder: RLJobBuilder, path: Path) -> None:
             getattr(builder, method)(*(group if isinstance(group, list) else [group]))
     if said.get("collocate_all"):
         builder.with_collocation_all()
+
+
+def _tell_model(builder: RLJobBuilder, key: str, said: Any, problems: list[str]) -> None:
+    if not isinstance(said, dict):
+        problems.append(f"'{key}' is a {type(said).__name__}; it must be a mapping")
+    elif said:
+        getattr(builder, key)(**{str(name): value for name, value in said.items()})
 
 
 def _tell_roles(builder: RLJobBuilder, roles: Any, problems: list[str]) -> None:
@@ -58,8 +69,9 @@ def _tell_roles(builder: RLJobBuilder, roles: Any, problems: list[str]) -> None:
         else:
             builder.role(role)
         _tell_seating(builder, said)
-        if said.get("visible_devices") is not None:
-            builder.visible_devices(said["visible_devices"])
+        for key in _ROLE_ONLY:
+            if said.get(key) is not None:
+                getattr(builder, key)(said[key])
         _tell_parts(builder, f"roles.{name}.parts", said.get("parts") or {}, problems)
 
 

@@ -1,4 +1,4 @@
-"""A plan on the terminal: the table of workloads, the picture in the colours of the roles, and what a death restarts."""
+"""A plan on the terminal: the table of workloads, the picture in colours, and what a death would restart."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dlrl_core.cli.output import console
+from dlrl_core.roles import RoleType
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
 
 _ALL_ROWS = 64
 _FIRST_ROWS = 16
+_COLOURS = {
+    RoleType.ACTOR: "white on blue",
+    RoleType.ROLLOUT: "black on yellow",
+    RoleType.REWARD: "black on green",
+    RoleType.REFERENCE: "black on cyan",
+    RoleType.CRITIC: "black on magenta",
+}
+"""Close to those of the other pictures, out of the sixteen that every terminal has."""
 
 
 def show_plan(plan: ExecutionPlan) -> None:
@@ -61,9 +70,6 @@ def _trimmed(line: Sequence[Piece]) -> list[Piece]:
 
 
 def _style(piece: Piece) -> str:
-    from dlrl_core.plan.role_colours import ROLE_COLOURS
-
-    if piece.role is None:
-        return "bold" if piece.is_heading else "default"
-    colour = ROLE_COLOURS[piece.role]
-    return f"{colour.text} on {colour.fill}"
+    if piece.role is not None:
+        return _COLOURS[piece.role]
+    return "bold" if piece.is_heading else ""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dlrl_core.context.journal import JournalEvent as JournalEvent
     from dlrl_core.context.records import JobRecord as JobRecord
     from dlrl_core.context.records import ProgressRecord as ProgressRecord
+    from dlrl_core.context.records import RestartRecord as RestartRecord
     from dlrl_core.context.records import TrainerRecord as TrainerRecord
     from dlrl_core.context.records import TrainerState as TrainerState
     from dlrl_core.context.records import WorkloadRecord as WorkloadRecord
@@ -41,6 +42,7 @@ _HOMES = {
     "JobView": "job_view",
     "JournalEvent": "journal",
     "ProgressRecord": "records",
+    "RestartRecord": "records",
     "SqliteStore": "sqlite_store",
     "Store": "store",
     "StoredJob": "store",
@@ -65,6 +67,7 @@ __all__ = [
     "JobView",
     "JournalEvent",
     "ProgressRecord",
+    "RestartRecord",
     "SqliteStore",
     "Store",
     "StoredJob",

@@ -15,6 +15,7 @@ from dlrl_core.context.job_state import JobState
 from dlrl_core.context.shown_text import ShownText
 from dlrl_core.context.workload_report import WorkloadState
 from dlrl_core.roles import RoleType
+from dlrl_core.spec.survival import FailoverScope
 
 SCHEMA = 2
 """Number of the record format. Raised with every new field: a Master must not drop what it can't read."""
@@ -69,7 +70,19 @@ class ProgressRecord(_Record):
     metrics: dict[str, float] = {}
     phase_seconds: dict[str, float] = {}
     """Where the time of the last step went."""
+    commit_json: str | None = None
+    """The last commit that the trainer told of."""
     updated_at: float = Field(default_factory=time.time)
+
+
+class RestartRecord(_Record):
+    """One restart: what had died, and how much was restarted for it."""
+
+    at: float = Field(default_factory=time.time)
+    scope: FailoverScope
+    subject: str
+    """The workload that had died, or 'trainer'."""
+    node_id: str | None = None
 
 
 class JobRecord(_Record):
@@ -96,6 +109,12 @@ class JobRecord(_Record):
     """The outcome in one sentence; of a failed job, its first cause."""
     trainer: TrainerRecord = TrainerRecord()
     progress: ProgressRecord = Field(default_factory=ProgressRecord)
+    epoch: int = 0
+    """How often the trainer had to go back to a commit."""
+    restarts: tuple[RestartRecord, ...] = ()
+    """The last ones: what budgets are counted from."""
+    last_error: str | None = None
+    """The last error of user code that led to a restart, and its step: should it come again, it is the code."""
     journal_start: int = 0
     """Journal events up to this number belong to earlier runs of the name."""
 
@@ -114,6 +133,8 @@ class WorkloadRecord(_Record):
     pid: int | None = None
     device_ids: tuple[str, ...] = ()
     restarts: int = 0
+    is_stateful: bool = False
+    """Its class has save_state and load_state."""
     since: float = Field(default_factory=time.time)
     """When it came to its state."""
     detail: ShownText | None = None

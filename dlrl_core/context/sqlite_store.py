@@ -16,38 +16,37 @@ from pathlib import Path
 
 from dlrl_core.context.private_file import create_private_file
 from dlrl_core.context.schema import check_schema
-from dlrl_core.context.store import Store, StoredEvent, StoredJob, version_conflict
-from dlrl_core.errors import SchemaError, StoreError
+from dlrl_core.context.sqlite_tables import APPLICATION_ID, SCHEMA, JobHead, bring_up_to_date, is_last_commit
+from dlrl_core.context.store import Store, StoredEvent, StoredJob, sqlite_url, version_conflict
+from dlrl_core.errors import SchemaError, StoreError, StoreUnavailableError
 
-SCHEMA = 1
-"""Number of the table layout, kept in PRAGMA user_version."""
-
-APPLICATION_ID = int.from_bytes(b"dlrl", "big")
-"""Kept in PRAGMA application_id, so that another program's database is never taken for ours."""
-
-_TABLES = (
-    # A deleted job keeps its row with is_live = 0, so that its versions go on and never come again.
-    "CREATE TABLE jobs (job TEXT PRIMARY KEY, version INTEGER NOT NULL, last_seq INTEGER NOT NULL,"
-    " is_live INTEGER NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE documents (job TEXT NOT NULL, key TEXT NOT NULL, text TEXT NOT NULL,"
-    " PRIMARY KEY (job, key)) WITHOUT ROWID",
-    "CREATE TABLE events (job TEXT NOT NULL, seq INTEGER NOT NULL, text TEXT NOT NULL,"
-    " PRIMARY KEY (job, seq)) WITHOUT ROWID",
-)
 _UNREADABLE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FORMAT)
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_NOT_NOW = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PROTOCOL,
+)
 
 
 class SqliteStore(Store):
     """Records in one SQLite file, which appears with the first commit, readable by its owner alone."""
 
-    def __init__(self, path: Path, *, lock_timeout_s: float = 30.0) -> None:
+    def __init__(self, path: Path, *, lock_timeout_s: float = 5.0) -> None:
         self.path = path.absolute()
         self._lock_timeout_s = lock_timeout_s
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._inode: int | None = None
         self._is_closed = False
+
+    @property
+    def label(self) -> str:
+        return sqlite_url(self.path)
 
     def __repr__(self) -> str:
         return f"SqliteStore('{self.path}')"
@@ -60,32 +59,36 @@ class SqliteStore(Store):
         puts: Mapping[str, str],
         deletes: Collection[str] = (),
         events: Sequence[str] = (),
+        commit_id: str | None = None,
     ) -> int:
         with self._writing() as database:
-            current, version, last_seq = _head(database, job)
-            if current != expected_version:
-                raise version_conflict(job, expected=expected_version, found=current)
+            head = JobHead.of(database, job)
+            if commit_id and is_last_commit(database, job, commit_id):
+                return head.version
+            if head.current != expected_version:
+                raise version_conflict(job, expected=expected_version, found=head.current)
             database.executemany("DELETE FROM documents WHERE job = ? AND key = ?", ((job, key) for key in deletes))
             database.executemany(
                 "INSERT OR REPLACE INTO documents VALUES (?, ?, ?)",
                 ((job, key, text) for key, text in puts.items()),
             )
-            numbered = enumerate(events, last_seq + 1)
+            numbered = enumerate(events, head.last_seq + 1)
             database.executemany("INSERT INTO events VALUES (?, ?, ?)", ((job, seq, text) for seq, text in numbered))
             database.execute(
-                "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, 1)", (job, version + 1, last_seq + len(events))
+                "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, 1, ?)",
+                (job, head.version + 1, head.last_seq + len(events), commit_id or ""),
             )
-        return version + 1
+        return head.version + 1
 
     def load(self, job: str) -> StoredJob | None:
         with self._reading() as database:
             if database is None:
                 return None
-            current, _, last_seq = _head(database, job)
-            if not current:
+            head = JobHead.of(database, job)
+            if not head.current:
                 return None
             rows = database.execute("SELECT key, text FROM documents WHERE job = ?", (job,))
-            return StoredJob(version=current, documents=dict(rows.fetchall()), last_seq=last_seq)
+            return StoredJob(version=head.current, documents=dict(rows.fetchall()), last_seq=head.last_seq)
 
     def journal(self, job: str, after_seq: int = 0, limit: int | None = None) -> list[StoredEvent]:
         with self._reading() as database:
@@ -105,7 +108,7 @@ class SqliteStore(Store):
 
     def delete(self, job: str) -> None:
         with self._reading() as database:
-            is_there = database is not None and _head(database, job)[0] > 0
+            is_there = database is not None and JobHead.of(database, job).current > 0
         if not is_there:
             return
         with self._writing() as database:
@@ -116,24 +119,20 @@ class SqliteStore(Store):
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            self._disconnect()
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that ends with commit, or with rollback on any exception."""
         with self._lock, self._naming_the_file():
             self._check_open()
-            if self._connection is None:
+            if self._inode is None:
                 create_private_file(self.path)
-                self._connect()
-            database = self._checked()
+            database = self._connected()
             if self._checked_schema(database) == 0:
                 _switch_to_wal(database, self._lock_timeout_s)
             with _transaction(database, "IMMEDIATE"):
-                if self._checked_schema(database) == 0:
-                    _create_tables(database)
+                bring_up_to_date(database, self._checked_schema(database))
                 yield database
 
     @contextmanager
@@ -141,18 +140,20 @@ class SqliteStore(Store):
         """A view of one commit; None if the file is not there or nothing was ever committed to it."""
         with self._lock, self._naming_the_file():
             self._check_open()
-            if self._connection is None and not self.path.exists():
+            if self._inode is None and not self.path.exists():
                 yield None
                 return
-            if self._connection is None:
-                self._connect()
-            database = self._checked()
+            database = self._connected()
             with _transaction(database, "DEFERRED"):
                 yield database if self._checked_schema(database) else None
 
-    def _connect(self) -> None:
+    def _connected(self) -> sqlite3.Connection:
+        """The connection, if its file is still at the path: a commit to a removed file would be lost."""
+        self._check_same_file()
+        return self._connection or self._connect()
+
+    def _connect(self) -> sqlite3.Connection:
         mode = "rw" if os.access(self.path, os.W_OK) else "ro"
-        self._inode = self.path.stat().st_ino
         self._connection = sqlite3.connect(
             f"{self.path.as_uri()}?mode={mode}",
             uri=True,
@@ -162,17 +163,22 @@ class SqliteStore(Store):
         )
         self._connection.execute("PRAGMA synchronous = FULL")  # act only on what survives a power cut
         self._connection.execute("PRAGMA secure_delete = ON")  # a spec holds secrets: no copies in free pages
+        return self._connection
 
-    def _checked(self) -> sqlite3.Connection:
-        """The connection, if its file is still at the path: a commit to a removed file would be lost."""
-        assert self._connection is not None
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _check_same_file(self) -> None:
+        """A file that is gone may come back, with its disk; another one in its place is not ours."""
         try:
             inode = self.path.stat().st_ino
         except FileNotFoundError:
-            inode = None
-        if inode != self._inode:
-            raise StoreError(f"store '{self.path}' was removed or replaced while in use; restart to use the new one")
-        return self._connection
+            raise StoreUnavailableError(f"store '{self.path}' was removed while in use; bring it back") from None
+        if self._inode not in (None, inode):
+            raise StoreError(f"store '{self.path}' was replaced while in use; restart to use the new one")
+        self._inode = inode
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -200,12 +206,15 @@ class SqliteStore(Store):
                     f"store '{self.path}' can't be read as a job context: {error}; it was left as it is"
                 ) from error
             if code in _LOCKED:
-                raise StoreError(
+                raise StoreUnavailableError(
                     f"store '{self.path}' stayed locked for {self._lock_timeout_s:g} s by another process"
                 ) from error
-            raise StoreError(f"store '{self.path}' does not answer: {error}") from error
+            if code in _NOT_NOW:
+                self._disconnect()  # what the connection holds open may be gone for good
+                raise StoreUnavailableError(f"store '{self.path}' can't be read or written: {error}") from error
+            raise StoreError(f"store '{self.path}' answered with an error: {error}") from error
         except OSError as error:
-            raise StoreError(f"store '{self.path}' can't be opened: {error.strerror or error}") from error
+            raise StoreUnavailableError(f"store '{self.path}' can't be opened: {error.strerror or error}") from error
 
 
 @contextmanager
@@ -220,13 +229,6 @@ def _transaction(database: sqlite3.Connection, kind: str) -> Iterator[None]:
         raise
 
 
-def _create_tables(database: sqlite3.Connection) -> None:
-    for statement in _TABLES:
-        database.execute(statement)
-    database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    database.execute(f"PRAGMA user_version = {SCHEMA}")
-
-
 def _switch_to_wal(database: sqlite3.Connection, timeout_s: float) -> None:
     """Readers then never wait for the writer. SQLite's own lock timeout does not cover this statement."""
     deadline = time.monotonic() + timeout_s
@@ -238,12 +240,3 @@ def _switch_to_wal(database: sqlite3.Connection, timeout_s: float) -> None:
             if error.sqlite_errorcode & 0xFF not in _LOCKED or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
-
-
-def _head(database: sqlite3.Connection, job: str) -> tuple[int, int, int]:
-    """The job's version as a reader sees it, 0 if it is not there; the last one given out; the last event."""
-    row = database.execute("SELECT version, last_seq, is_live FROM jobs WHERE job = ?", (job,)).fetchone()
-    if row is None:
-        return 0, 0, 0
-    version, last_seq, is_live = row
-    return (version if is_live else 0), version, last_seq

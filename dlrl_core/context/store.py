@@ -7,7 +7,10 @@ events, and a version that every commit raises.
 from __future__ import annotations
 
 import abc
+import importlib
 import os
+import re
+import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +20,9 @@ from urllib.parse import quote, unquote, urlsplit
 
 from dlrl_core.context.redaction import redact
 from dlrl_core.errors import PluginError, StoreError
+
+_REDIS_SCHEMES = ("redis", "rediss", "unix")
+_BUILT_IN = ", ".join(("sqlite", *_REDIS_SCHEMES))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,8 +47,15 @@ class Store(abc.ABC):
     """Documents and a journal for each job. Safe for threads; several processes may use the same store.
 
     Reading from a store that is not there yet finds nothing, and creates nothing. Every failure is a
-    StoreError; what a newer dlrl wrote is a SchemaError, and is never written to.
+    StoreError; what a newer dlrl wrote is a SchemaError, and is never written to. A store that can't be
+    reached, or can't write just now, is a StoreUnavailableError: only then is a commit tried again. Every
+    call ends within seconds.
     """
+
+    @property
+    def label(self) -> str:
+        """The store in a sentence: its URL without user, password and options."""
+        return type(self).__name__
 
     @abc.abstractmethod
     def commit(
@@ -53,12 +66,16 @@ class Store(abc.ABC):
         puts: Mapping[str, str],
         deletes: Collection[str] = (),
         events: Sequence[str] = (),
+        commit_id: str | None = None,
     ) -> int:
         """Write all of it or nothing, and return the new version.
 
         `expected_version` is the version last read or written, 0 for a job that is not there. If the store
         has another one, somebody else wrote: StoreError, by `version_conflict`. A version is never used twice
         for a name, not even after `delete`, so that a writer who slept through it is refused.
+
+        `commit_id` is for a commit whose answer may get lost. It is kept with the version: if the job's last
+        commit has this id, it was written before, and its version is returned without writing again.
         """
 
     @abc.abstractmethod
@@ -77,6 +94,10 @@ class Store(abc.ABC):
     def delete(self, job: str) -> None:
         """Forget the job, if there is one: its documents and its journal, which begins again with number 1."""
 
+    def warnings(self) -> Sequence[str]:
+        """Settings of the store that may lose records, one sentence each with what to do; `dlrl doctor` asks."""
+        return ()
+
     @abc.abstractmethod
     def close(self) -> None:
         """Let go of files and connections. Closing twice is allowed; using it afterwards is a StoreError."""
@@ -93,22 +114,33 @@ class Store(abc.ABC):
 def version_conflict(job: str, *, expected: int, found: int) -> StoreError:
     """The error of a commit that came too late."""
     seen = f"is at version {found}" if found else "is not there (version 0)"
+    if found > expected:
+        reason = "somebody else wrote"
+    elif found:
+        reason = "the store lost what it had confirmed, or it is another one"
+    else:
+        reason = "somebody deleted it, or the store lost it"
     return StoreError(
-        f"job '{job}' {seen} in the store, this process expected version {expected}: "
-        "somebody else wrote; load the job again"
+        f"job '{job}' {seen} in the store, this process expected version {expected}: {reason}; load the job again"
     )
 
 
-def open_store(url: str) -> Store:
-    """The store behind a URL: 'sqlite:///absolute/path.db', or a scheme that a plugin registers.
+def new_commit_id() -> str:
+    return secrets.token_hex(8)
 
-    Touches no file yet: a store that is only read leaves nothing behind.
+
+def open_store(url: str) -> Store:
+    """The store behind a URL: 'sqlite:///absolute/path.db', 'redis://host:6379', or a plugin's scheme.
+
+    Touches no file and no server yet: a store that is only read leaves nothing behind.
     """
-    scheme = urlsplit(url).scheme
+    scheme = _scheme_of(url)
     if scheme == "sqlite":
         from dlrl_core.context.sqlite_store import SqliteStore
 
         return SqliteStore(_sqlite_path(url))
+    if scheme in _REDIS_SCHEMES:
+        return _open_redis(url)
     return _open_by_plugin(scheme, url)
 
 
@@ -136,6 +168,27 @@ def _sqlite_path(url: str) -> Path:
     return Path(path)
 
 
+def _scheme_of(url: str) -> str:
+    """Not by urlsplit, which refuses some passwords in an error that repeats them."""
+    found = re.match(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)", url)
+    return found[0].lower() if found else ""
+
+
+def _open_redis(url: str) -> Store:
+    from dlrl_core.context.redis_url import RedisUrl
+
+    wanted = RedisUrl.of(url)
+    try:
+        importlib.import_module("redis")
+    except ImportError as error:
+        raise StoreError(
+            f"the store {wanted.label} needs redis-py, which can't be imported: {error}; run: pip install 'dlrl[redis]'"
+        ) from error
+    from dlrl_core.context.redis_store import RedisStore
+
+    return RedisStore(wanted)
+
+
 def _open_by_plugin(scheme: str, url: str) -> Store:
     if not scheme:
         raise StoreError(f"store url '{redact(url)}' has no scheme; write it like sqlite:///var/lib/dlrl/context.db")
@@ -144,7 +197,7 @@ def _open_by_plugin(scheme: str, url: str) -> Store:
     try:
         opener = plugin_host().store_opener(scheme)
     except PluginError as error:
-        raise StoreError(f"store url '{redact(url)}' can't be opened: {error}; built in: sqlite") from error
+        raise StoreError(f"store url '{redact(url)}' can't be opened: {error}; built in: {_BUILT_IN}") from error
     store = opener(url)
     if not isinstance(store, Store):
         raise StoreError(

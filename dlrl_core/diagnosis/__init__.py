@@ -2,6 +2,7 @@
 
 from dlrl_core.diagnosis.detectors import diagnose
 from dlrl_core.diagnosis.finding import (
+    CallLost,
     Finding,
     FindingKind,
     Observation,
@@ -11,6 +12,7 @@ from dlrl_core.diagnosis.finding import (
 )
 
 __all__ = [
+    "CallLost",
     "Finding",
     "FindingKind",
     "Observation",

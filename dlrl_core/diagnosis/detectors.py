@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dlrl_core.diagnosis.finding import (
+    CallLost,
     Finding,
     FindingKind,
     Observation,
@@ -27,6 +28,13 @@ def diagnose(seen: Observation) -> Finding:
                 kind=FindingKind.PROCESS_DIED,
                 subject="trainer",
                 message=f"the trainer's process died{_at(seen.step)}: {seen.reason}",
+            )
+        case CallLost():
+            return Finding(
+                kind=FindingKind.CALL_LOST,
+                subject=seen.name,
+                message=f"'{seen.method}' of workload '{seen.name}' was interrupted{_at(seen.step)} "
+                "and must not be made again",
             )
         case TrainerRaised():
             return Finding(

@@ -16,6 +16,8 @@ class WorkloadGone:
     reason: str
     call: str | None
     step: int | None
+    actor_id: str = ""
+    """Of the process that is gone: by the time it is looked at, another one may be there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +40,16 @@ class TrainerRaised:
     step: int | None
 
 
-Observation = WorkloadGone | TrainerGone | TrainerRaised
+@dataclass(frozen=True, kw_only=True)
+class CallLost:
+    """A call that must not be made again was interrupted by a death."""
+
+    name: str
+    method: str
+    step: int | None
+
+
+Observation = WorkloadGone | TrainerGone | TrainerRaised | CallLost
 
 
 class FindingKind(enum.StrEnum):
@@ -46,6 +57,7 @@ class FindingKind(enum.StrEnum):
 
     PROCESS_DIED = "process_died"
     USER_ERROR = "user_error"
+    CALL_LOST = "call_lost"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
 from dlrl_core.diagnosis import Finding
+from dlrl_core.spec.survival import FailoverScope
 
-
-class FailoverScope(enum.StrEnum):
-    """How much restarts, from least to most."""
-
-    WORKLOAD = "workload"
-    ROLE = "role"
-    SUBGRAPH = "subgraph"
-    JOB = "job"
-    STOP = "stop"
+__all__ = ["FailoverDecision", "FailoverScope"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,3 +17,5 @@ class FailoverDecision:
     scope: FailoverScope
     finding: Finding
     reason: str
+    wait_s: float = 0.0
+    """Before anything is restarted: a process that keeps dying is given more and more time."""

@@ -6,50 +6,49 @@ Every action is written to the JobContext before it is done, so that a restarted
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
 
 from ray.exceptions import RayTaskError
 
 from dlrl_core.context import JobContext, JobState, WorkloadReport, WorkloadState
-from dlrl_core.diagnosis import Observation, TrainerGone, TrainerRaised, WorkloadGone, diagnose
-from dlrl_core.errors import ClusterError, DlrlError, RemoteCause, TrainerError, WorkloadDiedError
-from dlrl_core.failover import FailoverDecision, FailoverPolicy, FailoverScope, StopPolicy
+from dlrl_core.diagnosis import CallLost, Observation, TrainerGone, TrainerRaised, WorkloadGone, diagnose
+from dlrl_core.errors import DlrlError, JobError, RemoteCause, WorkloadDiedError
+from dlrl_core.failover import EscalatingPolicy, FailoverPolicy, FailoverScope
+from dlrl_core.master.crew import Crew, quiet
 from dlrl_core.master.executor import Executor
+from dlrl_core.master.hangs import HangWatch
 from dlrl_core.master.launch import JobEnding, MasterLaunch
 from dlrl_core.master.placing import Placing
-from dlrl_core.master.process_launches import start_processes
-from dlrl_core.master.waiting import answers_of
-from dlrl_core.plan import ExecutionPlan
-from dlrl_core.roles import RoleType
+from dlrl_core.master.recovery import Recovery, plan_recovery, situation_of, write_recovery
 from dlrl_core.scheduler import workload_launcher
-from dlrl_core.scheduler.names import MASTER, TRAINER, namespace_of
+from dlrl_core.scheduler.names import TRAINER
 from dlrl_core.spec import JobSpec
 from dlrl_core.trainer.progress import ProgressReport
+from dlrl_core.trainer.roster import Roll
 from dlrl_core.trainer.trainer_host import TrainerOutcome
-from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_core.workload.death_reason import GONE, death_reason
-from dlrl_core.workload.master_handle import MasterHandle
-from dlrl_core.workload.process import HostFacts, check_run
 
 _LAST_WORD_S = 3.0
+_LOOK_S = 0.5
 
 
 class JobManager:
-    """Starts everything, watches everything, ends everything."""
+    """Starts everything, watches everything, restarts what broke, ends everything."""
 
     def __init__(self, launch: MasterLaunch, context: JobContext, policy: FailoverPolicy | None = None) -> None:
         self._launch = launch
         self._limits = launch.limits
         self._context = context
-        self._master = MasterHandle(namespace=namespace_of(launch.job), name=MASTER)
-        self._policy = policy or StopPolicy()
+        self._policy = policy or EscalatingPolicy()
         self._spec = JobSpec.from_json(launch.spec_json)
         self._placing = Placing(launch, self._spec, context)
-        self._hosts: dict[str, Any] = {}
-        self._executor = Executor(launch.run_id, context)
         self._seen: asyncio.Queue[Observation | TrainerOutcome] = asyncio.Queue()
-        self._watches: set[asyncio.Task[None]] = set()
+        self._crew = Crew(launch, self._spec, context, on_gone=self._seen.put_nowait)
+        self._executor = Executor(launch, self._spec, context)
+        self._trainer_watch: asyncio.Task[None] | None = None
+        self._hangs = HangWatch(self._spec, self._crew, context)
+        self._hang_watch: asyncio.Task[None] | None = None
+        self._is_recovering = True
+        self._changed = asyncio.Event()
         self.reports: dict[str, WorkloadReport] = {}
 
     def heard(self, report: ProgressReport) -> None:
@@ -64,10 +63,9 @@ class JobManager:
         Raises nothing but cancellation; `tear_down` comes after.
         """
         try:
-            if self._context.record.state is JobState.RUNNING and await self._is_adopted():
-                return await self._control_loop()
-            tables = await self._bring_up()
-            return await self._train(tables)
+            self._hang_watch = asyncio.ensure_future(self._hangs.watch(self.reports))
+            await self._take_off()
+            return await self._control_loop()
         except DlrlError as error:
             cause = getattr(error, "cause", None)
             why = getattr(error, "summary", None) or str(error)
@@ -78,131 +76,49 @@ class JobManager:
             why = f"the master failed: {type(error).__name__}: {error}"
             return JobEnding(state=JobState.FAILED, why=why, cause=RemoteCause.of(error))
 
-    async def _bring_up(self) -> Mapping[RoleType, bytes]:
+    async def _take_off(self) -> None:
+        """Bring the job up; or adopt what an earlier Master left, and finish what it had begun."""
+        if self._context.record.state is JobState.RUNNING:
+            await self._adopt()
+            return
         if self._placing.is_settled():
             self._placing.take_up()
         else:
             self._enter(JobState.RESERVING, "reserving a place for the workloads")
             await self._placing.settle()
-            workloads, nodes = len(self._plan.workloads), len(self._plan.nodes)
+            workloads, nodes = len(self._placing.plan.workloads), len(self._placing.plan.nodes)
             self._enter(JobState.STARTING, f"starting {workloads} workloads on {nodes} nodes, and the trainer")
-        self._hosts = start_processes(self._launch, self._spec, self._plan, self._placing.group)
-        self._executor.take(self._hosts.pop(TRAINER))
-        facts = await self._host_facts()
-        with self._context.change() as change:
-            for name, fact in facts.items():
-                change.workload(
-                    name,
-                    state=WorkloadState.STARTING,
-                    actor_id=fact.actor_id,
-                    node_id=fact.node_id,
-                    pid=fact.pid,
-                    device_ids=fact.device_ids,
-                )
-        tables, _ = await asyncio.gather(self._construct(facts), self._executor.loaded(self._limits.construct_s))
-        return tables
+        self._crew.follow(self._placing.plan, self._placing.group)
+        is_first = all(one.incarnation == 0 for one in self._context.workloads.values())
+        await self._attempt(Recovery.everything(self._context, is_first=is_first))
 
-    @property
-    def _plan(self) -> ExecutionPlan:
-        return self._placing.plan
-
-    async def _is_adopted(self) -> bool:
-        """Take over the processes that an earlier Master let run, as they are; False if the trainer never began."""
+    async def _adopt(self) -> None:
+        """Take over what an earlier Master let run, as it is; who is not ready was being restarted, and still is."""
         self._placing.take_up()
+        self._crew.follow(self._placing.plan, self._placing.group)
         found = workload_launcher.processes_of(self._launch.job)
         trainer = found.pop(TRAINER, None)
-        if trainer is None:
-            raise TrainerError("the trainer's process died while its master was being restarted")
-        for workload in self._plan.workloads:
-            if workload.name not in found:
-                raise self._died_unseen(workload.name)
-        if not await self._executor.is_adopted(trainer):
-            return False
-        self._hosts = {workload.name: found[workload.name] for workload in self._plan.workloads}
-        await self._host_facts()
-        with self._context.change() as change:
-            change.event("adopted", f"{len(self._hosts)} workloads and the trainer go on as they are", subject="master")
-        self._watch(self._watch_trainer())
-        return True
-
-    async def _host_facts(self) -> dict[str, HostFacts]:
-        """Where each workload's process is. Raises if one is not the process that an earlier Master wrote down."""
-        refs = {name: host.facts.remote() for name, host in self._hosts.items()}
-        facts: dict[str, HostFacts] = await self._answers(refs, doing="start", timeout_s=self._limits.process_s)
-        for name, fact in facts.items():
-            check_run(fact, self._launch.run_id)
-            if self._context.workloads[name].actor_id not in (None, fact.actor_id):
-                raise self._died_unseen(name)
-        for name, host in self._hosts.items():
-            self._watch(self._watch_workload(name, host))
-        return facts
-
-    def _died_unseen(self, name: str) -> WorkloadDiedError:
-        role, _, rank = name.rpartition("-")
-        return WorkloadDiedError(
-            f"workload '{name}' died while its master was being restarted", role=role, rank=int(rank), method=None
-        )
-
-    async def _construct(self, facts: Mapping[str, HostFacts]) -> Mapping[RoleType, bytes]:
-        """Construct all classes at once; the ranks of a role meet at a port of rank 0's node."""
-        refs = {}
-        devices: dict[tuple[RoleType, int], tuple[str, ...]] = {}
-        for workload in self._plan.workloads:  # in rank order, so each node's devices are in the order of local_rank
-            place = (workload.role, workload.node)
-            devices[place] = (*devices.get(place, ()), *facts[workload.name].device_ids)
-        for workload in self._plan.workloads:
-            first = facts[workload.role.workload_name(0)]
-            refs[workload.name] = self._hosts[workload.name].construct.remote(
-                self._master, first.address, first.offered_port, devices[workload.role, workload.node]
+        for name in await self._crew.adopt(found):
+            record = self._context.workloads[name]
+            self._seen.put_nowait(
+                WorkloadGone(
+                    name=name,
+                    reason="it died while its master was being restarted",
+                    call=None,
+                    step=self._step(),
+                    actor_id=record.actor_id or "",
+                )
             )
-        tables = await self._answers(refs, doing="construct", timeout_s=self._limits.construct_s)
+        pending = {name for name, one in self._context.workloads.items() if one.state is not WorkloadState.READY}
+        is_trainer_there = await self._executor.is_adopted(trainer)
         with self._context.change() as change:
-            for name in refs:
-                change.workload(name, state=WorkloadState.READY)
-        return {role: tables[role.workload_name(0)] for role in self._plan.roles}
-
-    async def _answers(self, refs: Mapping[str, Any], *, doing: str, timeout_s: float) -> dict[str, Any]:
-        try:
-            return await answers_of(refs, doing=doing, timeout_s=timeout_s)
-        except RayTaskError as error:
-            raise (error.cause if isinstance(error.cause, DlrlError) else error) from None
-        except GONE as error:
-            seen = await self._first_gone(refs)
-            role, _, rank = seen.rpartition("-")
-            raise WorkloadDiedError(
-                f"workload '{seen}' died during '{doing}': {death_reason(error)}",
-                role=role,
-                rank=int(rank),
-                method=doing,
-            ) from None
-
-    async def _first_gone(self, refs: Mapping[str, Any]) -> str:
-        for name, ref in refs.items():
-            try:
-                await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(ref.future())), timeout=0.01)
-            except TimeoutError:
-                continue
-            except GONE:
-                return name
-            except RayTaskError:
-                continue
-        return next(iter(refs))
-
-    async def _train(self, tables: Mapping[RoleType, bytes]) -> JobEnding:
-        self._enter(JobState.RUNNING, "the trainer runs")
-        workloads = [
-            WorkloadHandle(
-                name=plan.name,
-                role=str(plan.role),
-                rank=plan.rank,
-                ray_actor=self._hosts[plan.name],
-                part=plan.part,
-            )
-            for plan in self._plan.workloads
-        ]
-        self._executor.run(self._master, workloads, tables)
-        self._watch(self._watch_trainer())
-        return await self._control_loop()
+            change.event("adopted", f"{self._crew.size} workloads go on as they are", subject="master")
+        if is_trainer_there:
+            self._watch_trainer()
+        if pending or not is_trainer_there:
+            await self._attempt(Recovery(names=frozenset(pending), with_trainer=not is_trainer_there))
+        else:
+            self._settle_down()
 
     # ---- the control loop
 
@@ -210,55 +126,128 @@ class JobManager:
         """What is seen becomes a finding, the finding a decision, the decision is written down, then done."""
         while True:
             seen = await self._seen.get()
-            if isinstance(seen, TrainerOutcome):
-                if seen.is_success:
-                    return JobEnding(state=JobState.FINISHED, why=None, result=seen.result)
-                seen = TrainerRaised(
-                    why=seen.why or "the trainer failed",
-                    cause=seen.cause,
-                    failed_workload=seen.failed_workload,
-                    is_death=seen.is_death,
-                    step=self._step(),
-                )
-            decision = self._policy.decide(diagnose(seen))
-            self._write(decision)
-            if decision.scope is FailoverScope.STOP:
-                return JobEnding(state=JobState.FAILED, why=decision.finding.message, cause=decision.finding.cause)
-            raise ClusterError(f"no way to carry out a restart of scope '{decision.scope}'")
+            self._is_recovering = True
+            ending = await self._handle(seen)
+            if ending is not None:
+                return ending
+            if self._seen.empty():
+                self._settle_down()
 
-    def _write(self, decision: FailoverDecision) -> None:
-        finding = decision.finding
-        with self._context.change() as change:
-            change.event("finding", finding.message, subject=finding.subject, finding=str(finding.kind))
-            change.event("decision", f"scope '{decision.scope}': {decision.reason}", subject=finding.subject)
-            if finding.subject in self._hosts and finding.kind == "process_died":
-                change.workload(finding.subject, state=WorkloadState.DEAD, detail=finding.message)
+    async def _handle(self, seen: Observation | TrainerOutcome) -> JobEnding | None:
+        if isinstance(seen, TrainerOutcome):
+            if seen.is_success:
+                return JobEnding(state=JobState.FINISHED, why=None, result=seen.result)
+            seen = TrainerRaised(
+                why=seen.why or "the trainer failed",
+                cause=seen.cause,
+                failed_workload=seen.failed_workload,
+                is_death=seen.is_death,
+                step=self._step(),
+            )
+        if isinstance(seen, WorkloadGone):
+            if not self._is_news(seen):
+                return None
+            call = await self._executor.current_call(seen.name)
+            reason = self._hangs.reason_of(seen.name) or seen.reason
+            seen = WorkloadGone(name=seen.name, reason=reason, call=call, step=self._step(), actor_id=seen.actor_id)
+        finding = diagnose(seen)
+        decision = self._policy.decide(finding, situation_of(self._context, self._spec, finding))
+        recovery = plan_recovery(
+            decision, self._context, self._executor.edges, is_trainer_over=isinstance(seen, TrainerRaised)
+        )
+        write_recovery(decision, recovery, self._context)
+        if decision.scope is FailoverScope.STOP:
+            return JobEnding(state=JobState.FAILED, why=finding.message, cause=finding.cause)
+        await asyncio.sleep(decision.wait_s)
+        await self._attempt(recovery)
+        return None
 
-    # ---- watching
+    def _is_news(self, seen: WorkloadGone) -> bool:
+        """Not of a process that was replaced already, nor of one that is not up yet and will be started anyway."""
+        record = self._context.workloads[seen.name]
+        return record.actor_id == seen.actor_id
 
-    def _watch(self, coroutine: Any) -> None:
-        task = asyncio.ensure_future(coroutine)
-        self._watches.add(task)
-        task.add_done_callback(self._watches.discard)
-
-    async def _watch_workload(self, name: str, host: Any) -> None:
+    async def _attempt(self, recovery: Recovery) -> None:
+        """Carry out a recovery; should a process die on the way, that is one more thing seen."""
         try:
-            await host.watch.remote()
-            return  # it was asked to end
-        except GONE as error:
-            reason = death_reason(error)
-        except Exception as error:  # noqa: BLE001 - a watch that ends in silence would let the job hang for ever
-            reason = f"it can no longer be watched: {type(error).__name__}: {error}"
-        call = await self._executor.current_call(name)
-        self._seen.put_nowait(WorkloadGone(name=name, reason=reason, call=call, step=self._step()))
+            await self._carry_out(recovery)
+        except WorkloadDiedError as error:
+            name = f"{error.role}-{error.rank}"
+            actor_id = self._context.workloads[name].actor_id or ""
+            self._seen.put_nowait(
+                WorkloadGone(name=name, reason=str(error), call=None, step=self._step(), actor_id=actor_id)
+            )
 
-    async def _watch_trainer(self) -> None:
+    async def _carry_out(self, recovery: Recovery) -> None:
+        if recovery.with_trainer and not recovery.is_first:
+            await self._end_trainer()
+        trainer = self._executor.start(self._placing.plan) if recovery.with_trainer else None
+        names = recovery.names | {
+            name for name, one in self._context.workloads.items() if one.state is not WorkloadState.READY
+        }
+        if recovery.is_first:
+            await self._crew.start(names)
+        elif names:
+            await self._crew.restart(names)
+        if trainer is not None:
+            await self._executor.loaded(self._limits.construct_s)
+            if self._context.record.state is not JobState.RUNNING:
+                self._enter(JobState.RUNNING, "the trainer runs")
+            self._executor.run(self._crew)
+            self._watch_trainer()
+        self._settle_down()
+
+    async def _end_trainer(self) -> None:
+        if self._trainer_watch is not None:
+            self._trainer_watch.cancel()
+        await self._executor.end()
+
+    # ---- asked by the trainer
+
+    async def restored(self, name: str, actor_id: str) -> Roll:
+        """When this process of a workload has been replaced, or turns out to live: who is there now."""
+        while True:
+            await self._until_settled()
+            if self._context.workloads[name].actor_id != actor_id or await self._crew.answers(name):
+                return self._crew.roll()
+            await asyncio.sleep(0.02)  # our own watch is about to notice
+
+    async def settled(self) -> Roll:
+        """When nothing is being restarted: who is there now."""
+        await self._until_settled()
+        return self._crew.roll()
+
+    async def escalate(self, name: str, method: str) -> Roll:
+        """A call was interrupted that must not be made again: the trainer has to go back to its last commit."""
+        self._is_recovering = True
+        self._seen.put_nowait(CallLost(name=name, method=method, step=self._step()))
+        return await self.settled()
+
+    async def _until_settled(self) -> None:
+        while self._is_recovering or not self._seen.empty():
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), _LOOK_S)
+            except TimeoutError:
+                if self._context.record.state in (JobState.STOPPING, JobState.FAILED):
+                    raise JobError(self._launch.job, "the job is ending") from None
+
+    def _settle_down(self) -> None:
+        self._is_recovering = False
+        self._changed.set()
+
+    # ---- watching the trainer
+
+    def _watch_trainer(self) -> None:
+        self._trainer_watch = asyncio.ensure_future(self._trainer_watched())
+
+    async def _trainer_watched(self) -> None:
         try:
             self._seen.put_nowait(await self._executor.outcome())
             return
         except GONE as error:
             reason = death_reason(error)
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001 - a watch that ends in silence would let the job hang for ever
             reason = f"it can no longer be watched: {type(error).__name__}: {error}"
         self._seen.put_nowait(TrainerGone(reason=reason, step=self._step()))
 
@@ -269,12 +258,14 @@ class JobManager:
 
     async def tear_down(self, ending: JobEnding) -> None:
         """Kill and release everything, whatever state it is in, then write how the job ended."""
-        for watch in list(self._watches):
-            watch.cancel()
-        living = [
-            actor for name, actor in workload_launcher.processes_of(self._launch.job).items() if self._is_up(name)
+        self._crew.stop_watching()
+        for watch in (self._trainer_watch, self._hang_watch):
+            if watch is not None:
+                watch.cancel()
+        processes = workload_launcher.processes_of(self._launch.job)
+        ends = [
+            asyncio.ensure_future(quiet(actor.end.remote())) for name, actor in processes.items() if self._is_up(name)
         ]
-        ends = [asyncio.ensure_future(_quiet(actor.end.remote())) for actor in living]
         if ends:
             await asyncio.wait(ends, timeout=_LAST_WORD_S)
         self.end_processes()
@@ -301,11 +292,3 @@ class JobManager:
         """Whether that process has been heard of; one that still waits for its place has no last word to say."""
         record = self._context.workloads.get(name)
         return (record.pid if record else self._context.record.trainer.pid) is not None
-
-
-async def _quiet(ref: Any) -> None:
-    """Wait for a last word that may never come."""
-    try:
-        await ref
-    except (RayTaskError, *GONE):
-        return

@@ -34,6 +34,8 @@ class MasterLaunch:
     plugins: str | None
     reservation: Any
     """What was asked for with that plan (scheduler.reservation.Reservation); None without one."""
+    durable_folder: str | None = None
+    """Where committed state is copied to, for this job."""
     limits: MasterLimits = MasterLimits()
 
 

@@ -21,6 +21,7 @@ from dlrl_core.scheduler.names import MASTER, namespace_of
 if TYPE_CHECKING:
     from dlrl_core.context import JobView, WorkloadReport
     from dlrl_core.trainer.progress import ProgressReport
+    from dlrl_core.trainer.roster import Roll
 
 
 _GRACE_S = 0.1
@@ -137,6 +138,17 @@ class Master:
         # Not exit_actor: it would wait for calls that are still being answered.
         ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
 
+    # ---- asked by the trainer
+
+    async def restored(self, name: str, actor_id: str) -> Roll:
+        return await self._manager.restored(name, actor_id)
+
+    async def settled(self) -> Roll:
+        return await self._manager.settled()
+
+    async def escalate(self, name: str, method: str) -> Roll:
+        return await self._manager.escalate(name, method)
+
     # ---- told by the trainer and the workloads
 
     async def trainer_progress(self, report: ProgressReport) -> None:
@@ -152,6 +164,8 @@ class Master:
 
 def start_master(launch: MasterLaunch) -> Any:
     """The handle of a new Master. Ray's ValueError if the job has one already."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
     return (
         ray.remote(Master)
         .options(
@@ -161,6 +175,8 @@ def start_master(launch: MasterLaunch) -> Any:
             max_restarts=-1,
             max_concurrency=1000,
             num_cpus=0,
+            # Where the driver is, so that a Master that is restarted finds the same files.
+            scheduling_strategy=NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True),
         )
         .remote(launch)
     )

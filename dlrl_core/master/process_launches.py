@@ -24,14 +24,22 @@ from dlrl_core.workload.workload_host import WorkloadLaunch
 
 def start_processes(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan, group: Any) -> dict[str, Any]:
     """The Ray handles of all processes of the job but the Master's, by name; the trainer's under 'trainer'."""
-    handles = {
-        workload.name: workload_launcher.start_workload(workload, _workload(launch, spec, workload), group)
-        for workload in plan.workloads
-    }
-    handles[TRAINER] = workload_launcher.start_trainer(_trainer(launch, spec, plan))
-    for handle in handles.values():
-        handle.load.remote()  # as soon as the process is up, without waiting for the others
+    handles = {workload.name: start_workload(launch, spec, workload, group) for workload in plan.workloads}
+    handles[TRAINER] = start_trainer(launch, spec, plan)
     return handles
+
+
+def start_workload(launch: MasterLaunch, spec: JobSpec, plan: WorkloadPlan, group: Any, incarnation: int = 0) -> Any:
+    """The Ray handle of one workload's process; it loads its class as soon as it is up."""
+    handle = workload_launcher.start_workload(plan, _workload(launch, spec, plan, incarnation), group)
+    handle.load.remote()
+    return handle
+
+
+def start_trainer(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan, incarnation: int = 0) -> Any:
+    handle = workload_launcher.start_trainer(_trainer(launch, spec, plan, incarnation))
+    handle.load.remote()
+    return handle
 
 
 def end_all(launch: MasterLaunch) -> None:
@@ -40,7 +48,7 @@ def end_all(launch: MasterLaunch) -> None:
     release_all(launch.job, launch.run_id)
 
 
-def _workload(launch: MasterLaunch, spec: JobSpec, plan: WorkloadPlan) -> WorkloadLaunch:
+def _workload(launch: MasterLaunch, spec: JobSpec, plan: WorkloadPlan, incarnation: int) -> WorkloadLaunch:
     role = spec.role(plan.role)
     assert role is not None
     return WorkloadLaunch(
@@ -57,12 +65,14 @@ def _workload(launch: MasterLaunch, spec: JobSpec, plan: WorkloadPlan) -> Worklo
             part=plan.part,
             part_rank=plan.part_rank,
             part_size=plan.part_size,
+            incarnation=incarnation,
         ),
         cls=role.cls,
         config=spec.config,
         setup=_setup(launch, spec, _environment(spec, role, plan.part)),
         device_type=spec.device_type,
         visible_devices=role.visible_devices.value,
+        durable_folder=launch.durable_folder,
     )
 
 
@@ -72,7 +82,7 @@ def _environment(spec: JobSpec, role: RoleSpec, part: str | None) -> dict[str, s
     return {**(left_alone() if is_left_alone else {}), **spec.global_env, **seating.env}
 
 
-def _trainer(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan) -> TrainerLaunch:
+def _trainer(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan, incarnation: int) -> TrainerLaunch:
     assert spec.trainer is not None
     return TrainerLaunch(
         job=launch.job,
@@ -82,6 +92,8 @@ def _trainer(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan) -> Traine
         setup=_setup(launch, spec, spec.global_env),
         role_classes={role.role: role.cls for role in spec.roles},
         resources={role: plan.of_role(role)[0].resources for role in plan.roles},
+        durable_every=spec.commits.durable_every,
+        incarnation=incarnation,
     )
 
 

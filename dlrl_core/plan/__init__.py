@@ -2,7 +2,8 @@
 
 from dlrl_core.plan.cluster_view import ClusterView, NodeView
 from dlrl_core.plan.execution_plan import Bundle, ExecutionPlan, WorkloadPlan
-from dlrl_core.plan.planner import make_plan, needed_cluster
+from dlrl_core.plan.planner import make_plan
+from dlrl_core.plan.smallest_cluster import needed_cluster
 
 __all__ = [
     "Bundle",

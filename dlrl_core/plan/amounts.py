@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 STEPS = 10_000
-PLENTY = 10**15
+PLENTY = 10**24
 """Steps of a resource of which a described cluster has enough."""
 
 

@@ -58,9 +58,10 @@ class HostGroupDemand:
 
     @property
     def shown(self) -> str:
-        """The roles in a sentence, such as "role 'actor' + 'rollout'"."""
+        """The roles in a sentence, such as "role 'actor'" or "roles 'actor' + 'rollout'"."""
         names = [f"'{member.name}'" for group in self.groups for member in group.members]
-        return f"{'part' if '.' in names[0] else 'role'} {' + '.join(names)}"
+        noun = "part" if "." in names[0] else "role"
+        return f"{noun if len(names) == 1 else 'roles'} {' + '.join(names)}"
 
     @property
     def step(self) -> int:
@@ -114,6 +115,8 @@ def _host_group(spec: JobSpec, group: tuple[tuple[str, ...], ...], foes: frozens
 
 def _device_group(spec: JobSpec, names: tuple[str, ...], seats_per_unit: int) -> DeviceGroupDemand:
     shares = _shares([spec.seatings[name].resource.get(spec.device_type) for name in names])
+    if len(names) > 1 and spec.device_type != "CPU" and sum(shares) > 1:
+        shares = [share / sum(shares) for share in shares]  # 0.3334 three times is meant to be one device
     pieces = cut(shares)
     members = tuple(
         _member(name, spec.seatings[name], spec.device_type, share, piece)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import bisect
 import heapq
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dlrl_core.plan.problem import Amounts, Placement, Problem, Seats, Stuck
 from dlrl_core.plan.spares import choose_spares
+
+_Candidate = tuple[bool, int, int, int]
+"""A node to spread over: whether it would be opened, what it has of the group, its room (negative), its index."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,15 +36,16 @@ def place_greedily(problem: Problem, units: Sequence[int], style: Style) -> Plac
     """All groups in their order of difficulty."""
     floor = _Floor(problem, style)
     seats: list[Seats] = [[] for _ in units]
-    for group in order_of(problem):
+    order = order_of(problem)
+    for place, group in enumerate(order):
         found = floor.seats_for(group, units[group])
         if found is None:
-            return Stuck(group=group, left=tuple(floor.left), used=floor.in_use, is_certain=False)
+            return Stuck(group=group, others=tuple(order[:place]), used=floor.in_use, is_certain=False)
         floor.take(group, found)
         seats[group] = sorted(found)
     spares = choose_spares(problem, seats)
     if spares is None:
-        return Stuck(group=None, left=tuple(floor.left), used=floor.in_use, is_certain=False)
+        return Stuck(group=None, used=floor.in_use, is_certain=False)
     return Placement(units=tuple(units), seats=tuple(seats), spares=spares)
 
 
@@ -73,7 +78,7 @@ class _Floor:
         self._guests = [0] * len(problem.nodes)
         self._is_open = [False] * len(problem.nodes)
         self.in_use = 0
-        self._openable = problem.node_num
+        self._openable = problem.most_nodes
         if style.opens_at_once:
             self._open_the_tightest()
 
@@ -83,9 +88,9 @@ class _Floor:
         shape = problem.spec.device_per_node
         free = [problem.nodes[i].free.get(problem.spec.device_type, 0) for i in range(len(problem.nodes))]
         order = sorted(range(len(free)), key=lambda i: (free[i] < shape, free[i] if free[i] >= shape else -free[i], i))
-        for index in order[: problem.node_num]:
+        for index in order[: problem.most_nodes]:
             self._is_open[index] = True
-        self._openable = max(0, problem.node_num - len(order))
+        self._openable = 0
 
     def take(self, group: int, seats: Seats) -> None:
         need = self._problem.needs[group]
@@ -128,10 +133,7 @@ class _Floor:
         demand = self._problem.groups[group]
         rooms = self._rooms(group, units, nodes, demand.step)
         if demand.spread_over:
-            caps = self._problem.spread_caps(group, nodes, units)
-            return self._spread(
-                units, demand.step, rooms, demand.spread_over, caps, is_capped=bool(demand.units_per_node)
-            )
+            return self._spread(group, units, nodes, rooms)
         if demand.units_per_node:
             return self._blocks(units, demand.units_per_node, rooms)
         if not self._problem.needs[group][0]:
@@ -205,41 +207,41 @@ class _Floor:
                 units -= share
         return None if units else seats
 
-    def _spread(
-        self,
-        units: int,
-        step: int,
-        rooms: dict[int, int],
-        keys: Sequence[str],
-        caps: dict[str, int],
-        *,
-        is_capped: bool,
-    ) -> Seats | None:
-        """Step by step to the node whose label values have the fewest so far."""
-        labels = [self._problem.nodes[n].labels for n in range(len(self._problem.nodes))]
-        counts: dict[tuple[str, str], int] = {}
+    def _spread(self, group: int, units: int, nodes: Sequence[int], rooms: dict[int, int]) -> Seats | None:
+        """Step by step to where the group has the fewest so far, and there to the node that has the fewest."""
+        demand, problem = self._problem.groups[group], self._problem
+        step, keys = demand.step, demand.spread_over
+        caps = problem.spread_caps(group, nodes, units)
+        places: dict[tuple[str, ...], list[_Candidate]] = {}
+        for node, room in rooms.items():
+            where = tuple(problem.nodes[node].labels[key] for key in keys)
+            places.setdefault(where, []).append((not self._is_open[node], 0, -room, node))
+        for candidates in places.values():
+            heapq.heapify(candidates)
+        counts: dict[tuple[str, str], int] = defaultdict(int)
         taken: dict[int, int] = {}
         openable = self._openable
-        heap = [((0,) * len(keys), not self._is_open[n], 0, -rooms[n], n) for n in rooms]
+        heap = [((0,) * len(keys), candidates[0], where) for where, candidates in places.items()]
         heapq.heapify(heap)
         while units and heap:
-            seen, _, _, _, node = heapq.heappop(heap)
-            now = tuple(counts.get((key, labels[node][key]), 0) for key in keys)
-            has = taken.get(node, 0)
-            is_new = not has and not self._is_open[node]
-            is_full = has + step > rooms[node] or (is_capped and has) or (is_new and not openable)
-            if is_full or any(count + step > caps[key] for key, count in zip(keys, now, strict=True)):
+            seen, (is_new, has, room, node), where = heapq.heappop(heap)
+            now = tuple(counts[at] for at in zip(keys, where, strict=True))
+            if any(count + step > caps[key] for key, count in zip(keys, now, strict=True)) or (is_new and not openable):
                 continue
             if now != seen:
-                heapq.heappush(heap, (now, is_new, has, -rooms[node], node))
+                heapq.heappush(heap, (now, places[where][0], where))
                 continue
             openable -= is_new
             taken[node] = has + step
             units -= step
-            for key in keys:
-                counts[key, labels[node][key]] = counts.get((key, labels[node][key]), 0) + step
-            now = tuple(count + step for count in now)
-            heapq.heappush(heap, (now, False, has + step, -rooms[node], node))
+            for at in zip(keys, where, strict=True):
+                counts[at] += step
+            if demand.units_per_node or has + 2 * step > -room:
+                heapq.heappop(places[where])
+            else:
+                heapq.heapreplace(places[where], (False, has + step, room, node))
+            if places[where]:
+                heapq.heappush(heap, (tuple(count + step for count in now), places[where][0], where))
         return None if units else list(taken.items())
 
 

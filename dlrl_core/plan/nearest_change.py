@@ -6,18 +6,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dlrl_core.plan.amounts import STEPS, amount_of, needed_steps
 from dlrl_core.plan.cluster_view import ClusterView
-from dlrl_core.plan.problem import Placement, Problem, Stuck
-from dlrl_core.plan.solve import solve
+from dlrl_core.plan.problem import Problem, Stuck
+from dlrl_core.plan.solve import fits
 from dlrl_core.spec import JobSpec, RoleSpec
 
 _MOST_CHECKS = 60
 _MOST_WORK = 100_000
 """Checks times nodes and units: an error must not take longer than a plan."""
-_PATIENCE = 2_000
+_PATIENCE = 1_000
 _SHOWN = 2
+_MOST_NODES_MORE = 64
 
 Changed = tuple[JobSpec, ClusterView]
+Imagine = Callable[[JobSpec], ClusterView]
+"""The nodes that a job's own shape allows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +33,12 @@ class _Family:
     text: Callable[[Any], str]
 
 
-def changes_that_fit(problem: Problem, stuck: Stuck, *, is_described: bool) -> list[str]:
-    """Up to two of them, each the smallest of its kind."""
-    size = len(problem.nodes) + sum(problem.wanted)
-    checks = _Checks(min(_MOST_CHECKS, _MOST_WORK // size))
+def changes_that_fit(problem: Problem, stuck: Stuck, imagine: Imagine | None) -> list[str]:
+    """Up to two of them, each the smallest of its kind. Without a cluster, `imagine` makes one for a changed job."""
+    checks = _Checks(min(_MOST_CHECKS, _MOST_WORK // (len(problem.nodes) + sum(problem.wanted))))
     found = []
-    for family in _families(problem, stuck, is_described):
-        smallest = checks.smallest(family)
+    for families in _Changes(problem, stuck, imagine).alternatives():
+        smallest = next(filter(None, map(checks.smallest, families)), None)
         if smallest is not None:
             found.append(smallest)
         if len(found) == _SHOWN:
@@ -48,7 +51,7 @@ class _Checks:
         self._left = left
 
     def smallest(self, family: _Family) -> str | None:
-        """The smallest change of the family that fits, in words."""
+        """The smallest change of the family that fits, in words; None if there is none, or no time to find it."""
         values = family.values
         if not values or not self._fits(family.change(values[-1])):
             return None
@@ -59,101 +62,145 @@ class _Checks:
                 high = middle
             else:
                 low = middle + 1
-        return family.text(values[high])
+        return family.text(values[high]) if self._left >= 0 else None
 
     def _fits(self, changed: Changed) -> bool:
         self._left -= 1
         if self._left < 0:
             return False
-        return isinstance(solve(Problem(*changed, patience=_PATIENCE)), Placement)
+        return fits(Problem(*changed, patience=_PATIENCE))
 
 
-def _families(problem: Problem, stuck: Stuck, is_described: bool) -> Iterator[_Family]:
-    spec, cluster = problem.spec, ClusterView(nodes=problem.nodes)
+class _Changes:
+    """What could be changed, the most likely first."""
 
-    def field(name: str, values: Sequence[int]) -> _Family:
+    def __init__(self, problem: Problem, stuck: Stuck, imagine: Imagine | None) -> None:
+        self._problem = problem
+        self._stuck = stuck
+        self._spec = problem.spec
+        self._cluster = ClusterView(nodes=problem.nodes)
+        self._imagine = imagine
+
+    def alternatives(self) -> Iterator[tuple[_Family, ...]]:
+        """Of each tuple, the first that fits makes the others needless."""
+        yield from ((family,) for family in self._of_job())
+        if self._imagine is None and self._cluster.nodes:
+            yield self._more_nodes(is_larger_job=False), self._more_nodes(is_larger_job=True)
+
+    def _of_job(self) -> Iterator[_Family]:
+        spec = self._spec
+        needs = zip(self._problem.groups, self._problem.needs, strict=True)
+        devices = sum(group.units * need[0] for group, need in needs) // STEPS
+        most_nodes, most_devices = spec.node_num + max(8, devices), devices
+        if self._imagine is None:
+            most_nodes = len(self._cluster.nodes) - spec.spare_nodes
+            free = [node.free.get(spec.device_type, 0) for node in self._cluster.nodes]
+            most_devices = int(min(max(free, default=0), devices))
+        yield self._field("node_num", range(spec.node_num + 1, most_nodes + 1))
+        yield self._field("device_per_node", range(spec.device_per_node + 1, most_devices + 1))
+        yield self._field("spare_nodes", range(spec.spare_nodes - 1, -1, -1))
+        if self._stuck.group is not None:
+            yield from self._of_roles(self._stuck.group)
+
+    def _changed(self, spec: JobSpec) -> Changed:
+        return spec, self._cluster if self._imagine is None else self._imagine(spec)
+
+    def _field(self, name: str, values: Sequence[int]) -> _Family:
         return _Family(
             values=values,
-            change=lambda value: _grown(spec.model_copy(update={name: value}), cluster, is_described),
+            change=lambda value: self._changed(self._spec.model_copy(update={name: value})),
             text=lambda value: f"{name}={value}",
         )
 
-    devices = sum(group.units * need[0] for group, need in zip(problem.groups, problem.needs, strict=True)) // 10_000
-    most_nodes = len(cluster.nodes) - spec.spare_nodes if is_described else spec.node_num + max(8, devices)
-    most_devices = max((int(min(node.free.get(spec.device_type, 0), devices)) for node in cluster.nodes), default=0)
-    yield field("node_num", range(spec.node_num + 1, most_nodes + 1))
-    yield field("device_per_node", range(spec.device_per_node + 1, (most_devices if is_described else devices) + 1))
-    yield field("spare_nodes", range(spec.spare_nodes - 1, -1, -1))
-    if stuck.group is not None:
-        yield from _role_families(problem, stuck.group, cluster)
-    if is_described and cluster.nodes:
-        yield _more_nodes(problem, stuck, cluster)
+    def _of_roles(self, group: int) -> Iterator[_Family]:
+        """Changes of the roles that found no place."""
+        demand = self._problem.groups[group]
+        sizes = {m.name: devices.seats_per_unit for devices in demand.groups for m in devices.members}
+        is_elastic = any(self._spec.seatings[name].min_total is not None for name in sizes)
+        count = "min_total" if is_elastic else "total"
+        yield self._roles(
+            list(sizes),
+            values=range(demand.min_units - demand.step, 0, -demand.step),
+            update=lambda name, units: {count: units * sizes[name]},
+            text=lambda name, units: f"{count}={units * sizes[name]} for '{name}'",
+        )
+        for field, is_set in (
+            ("per_node", demand.units_per_node is not None),
+            ("pack_into", bool(demand.pack_into)),
+            ("spread_over", bool(demand.spread_over)),
+            ("node_labels", bool(demand.labels)),
+        ):
+            if is_set:
+                yield self._without(field, list(sizes))
+        if demand.foes:
+            yield self._without_separation(set(sizes))
+        if self._spec.device_type != "CPU" and self._imagine is None:
+            yield self._fewer_cpus(list(sizes))
 
-
-def _role_families(problem: Problem, group: int, cluster: ClusterView) -> Iterator[_Family]:
-    """Changes of the roles that found no place."""
-    demand, spec = problem.groups[group], problem.spec
-    names = [member.name for devices in demand.groups for member in devices.members]
-    sizes = {m.name: devices.seats_per_unit for devices in demand.groups for m in devices.members}
-
-    def changed(update: Callable[[str], dict[str, Any]]) -> Changed:
-        return _with_roles(spec, {name: update(name) for name in names}), cluster
-
-    def counts(units: int) -> str:
-        return " and ".join(f"total={units * sizes[name]} for '{name}'" for name in names)
-
-    yield _Family(
-        values=range(demand.min_units - demand.step, 0, -demand.step),
-        change=lambda units: changed(lambda name: {"total": units * sizes[name], "min_total": None}),
-        text=counts,
-    )
-    for field, is_set in (
-        ("per_node", demand.units_per_node is not None),
-        ("pack_into", bool(demand.pack_into)),
-        ("spread_over", bool(demand.spread_over)),
-        ("node_labels", bool(demand.labels)),
-    ):
-        nothing: Any = {} if field == "node_labels" else None
-        if is_set:
-            yield _Family(
-                values=[nothing],
-                change=lambda value, field=field: changed(lambda _: {field: value}),  # type: ignore[misc]
-                text=lambda _, field=field: f"no {field} for {' and '.join(repr(n) for n in names)}",  # type: ignore[misc]
-            )
-    if spec.device_type != "CPU":
-        cpus = {name: spec.seatings[name].resource.get("CPU", 1.0) for name in names}
-        yield _Family(
-            values=range(9, -1, -1),
-            change=lambda tenths: changed(
-                lambda name: {"resource": {**spec.seatings[name].resource, "CPU": cpus[name] * tenths / 10}}
-            ),
-            text=lambda tenths: " and ".join(f"CPU={cpus[name] * tenths / 10:g} for '{name}'" for name in names),
+    def _roles(
+        self,
+        names: list[str],
+        values: Sequence[Any],
+        update: Callable[[str, Any], dict[str, Any]],
+        text: Callable[[str, Any], str],
+    ) -> _Family:
+        return _Family(
+            values=values,
+            change=lambda value: self._changed(_with_roles(self._spec, {name: update(name, value) for name in names})),
+            text=lambda value: " and ".join(text(name, value) for name in names),
         )
 
+    def _without(self, field: str, names: list[str]) -> _Family:
+        nothing: Any = {} if field == "node_labels" else None
+        return _Family(
+            values=[nothing],
+            change=lambda value: self._changed(_with_roles(self._spec, {name: {field: value} for name in names})),
+            text=lambda _: f"no {field} for {' and '.join(repr(name) for name in names)}",
+        )
 
-def _more_nodes(problem: Problem, stuck: Stuck, cluster: ClusterView) -> _Family:
-    """More nodes like the one with the most devices; the job then may use them."""
-    spec = problem.spec
-    nodes = cluster.nodes if stuck.group is None else [problem.nodes[n] for n in problem.eligible[stuck.group]]
-    model = max(nodes or cluster.nodes, key=lambda node: node.free.get(spec.device_type, 0))
+    def _without_separation(self, names: set[str]) -> _Family:
+        owners = names | {name.partition(".")[0] for name in names}
+        kept = tuple(group for group in self._spec.separations if not owners.intersection(group))
+        dropped = [" and ".join(f"'{n}'" for n in one) for one in self._spec.separations if one not in kept]
+        return _Family(
+            values=[kept],
+            change=lambda value: self._changed(self._spec.model_copy(update={"separations": value})),
+            text=lambda _: f"no separation of {', nor of '.join(dropped)}",
+        )
 
-    def grown(count: int) -> Changed:
-        more = ClusterView(nodes=(*cluster.nodes, *(model,) * count))
-        return spec.model_copy(update={"node_num": max(spec.node_num, len(more.nodes) - spec.spare_nodes)}), more
+    def _fewer_cpus(self, names: list[str]) -> _Family:
+        resources = {name: self._spec.seatings[name].resource for name in names}
+        asked = {name: one.get("CPU", 1.0) for name, one in resources.items() if one.get("CPU", 1.0)}
 
-    return _Family(
-        values=range(1, 65),
-        change=grown,
-        text=lambda count: f"{count} more node{'s' if count > 1 else ''} like {model.shown}",
-    )
+        def less(name: str, tenths: int) -> float:
+            return amount_of(needed_steps(asked[name] * tenths / 10))
 
+        return self._roles(
+            list(asked),
+            values=range(9, -1, -1) if asked else (),
+            update=lambda name, tenths: {"resource": {**resources[name], "CPU": less(name, tenths)}},
+            text=lambda name, tenths: f"CPU={less(name, tenths):g} for '{name}'",
+        )
 
-def _grown(spec: JobSpec, cluster: ClusterView, is_described: bool) -> Changed:
-    """Without a cluster, the nodes that a job of this shape would get."""
-    if is_described or not cluster.nodes:
-        return spec, cluster
-    free = {**cluster.nodes[0].free, spec.device_type: spec.device_per_node}
-    return spec, ClusterView.described(node_num=spec.node_num + spec.spare_nodes, resources=free)
+    def _more_nodes(self, *, is_larger_job: bool) -> _Family:
+        """More nodes like the one with the most devices; a larger job may use them all."""
+        spec, stuck, problem = self._spec, self._stuck, self._problem
+        nodes = [] if stuck.group is None else [problem.nodes[node] for node in problem.eligible[stuck.group]]
+        model = max(nodes or problem.nodes, key=lambda node: node.free.get(spec.device_type, 0))
+
+        def node_num(count: int) -> int:
+            usable = len(problem.nodes) + count - spec.spare_nodes
+            return max(spec.node_num, min(spec.node_num + count, usable)) if is_larger_job else spec.node_num
+
+        def changed(count: int) -> Changed:
+            nodes = (*problem.nodes, *(model,) * count)
+            return spec.model_copy(update={"node_num": node_num(count)}), ClusterView(nodes=nodes)
+
+        def text(count: int) -> str:
+            more = f"{count} more node{'s' if count > 1 else ''} like {model.shown}"
+            return f"node_num={node_num(count)} and {more}" if is_larger_job else more
+
+        return _Family(values=range(1, _MOST_NODES_MORE + 1), change=changed, text=text)
 
 
 def _with_roles(spec: JobSpec, updates: dict[str, dict[str, Any]]) -> JobSpec:
@@ -161,7 +208,11 @@ def _with_roles(spec: JobSpec, updates: dict[str, dict[str, Any]]) -> JobSpec:
 
 
 def _with_updates(role: RoleSpec, updates: dict[str, dict[str, Any]]) -> RoleSpec:
+    """The role with some fields changed. If a part is changed, all parts say themselves what the role said for them."""
     if not role.parts:
         return role.model_copy(update=updates.get(role.role.value, {}))
-    parts = tuple(part.model_copy(update=updates.get(f"{role.role.value}.{part.name}", {})) for part in role.parts)
-    return role.model_copy(update={"parts": parts})
+    if not role.seatings.keys() & updates.keys():
+        return role
+    parts = tuple(part.model_copy(update=updates.get(name, {})) for name, part in role.seatings.items())
+    said: dict[str, Any] = {"per_node": None, "resource": {}, "node_labels": {}, "spread_over": None, "pack_into": None}
+    return role.model_copy(update={**said, "parts": parts, "total": sum(part.total for part in parts)})

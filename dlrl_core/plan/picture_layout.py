@@ -66,6 +66,7 @@ class Layout:
     nodes: tuple[DrawnNode, ...]
     left_out_nodes: int = 0
     left_out_workloads: int = 0
+    left_out_devices: int = 0
 
 
 class _Seated(NamedTuple):
@@ -95,13 +96,13 @@ def layout_of(plan: ExecutionPlan, most_rows: int) -> Layout:
         if rows > most_rows and shown:
             break
         shown += 1
-    left_out = [index for kind in kinds[shown:] for index in kind]
+    hidden = [index for kind in kinds[shown:] for index in kind]
+    left_out = [(run.seats, plan.groups[run.group]) for index in hidden for run in nodes[index]]
     return Layout(
         nodes=tuple(_drawn(plan, nodes, kind, longest_run) for kind in kinds[:shown]),
-        left_out_nodes=len(left_out),
-        left_out_workloads=sum(
-            run.seats * len(plan.groups[run.group].members) for index in left_out for run in nodes[index]
-        ),
+        left_out_nodes=len(hidden),
+        left_out_workloads=sum(seats * len(group.members) for seats, group in left_out),
+        left_out_devices=sum(seats * group.devices_per_seat for seats, group in left_out),
     )
 
 

@@ -86,17 +86,15 @@ def place_of(row: Row, device_type: str) -> str:
 
 
 def without_device(row: Row) -> list[str]:
-    """Who sits in a row without devices, such as 'reward-0..3 (each 1 CPU)'; one for each role."""
+    """Who sits in a row without devices, such as 'reward-0..3 (each 1 CPU)'; one text for each role."""
     each = "each " if row.seats > 1 else ""
-    return [
-        f"{workloads_of(member, (row.seat_range,))} ({each}{shown_amounts(member.resources)})"
-        for member in row.group.members
-    ]
+    found = [(workloads_of(member, (row.seat_range,)), shown_amounts(member.resources)) for member in row.group.members]
+    return [f"{names} ({each}{amounts})" if amounts else names for names, amounts in found]
 
 
 def shown_amounts(resources: Mapping[str, float]) -> str:
     """Resources, such as '4 CPU, 0.5 GPU'; those of which there is nothing are left out."""
-    return ", ".join(f"{amount:.10g} {name}" for name, amount in resources.items() if amount) or "no resources"
+    return ", ".join(f"{amount:.10g} {name}" for name, amount in resources.items() if amount)
 
 
 def how_many(count: int, thing: str) -> str:

@@ -43,10 +43,12 @@ class Stuck:
     """There is no answer, or none was found."""
 
     group: int | None
-    """The host group that found no place after those before it had theirs; None: spare nodes are missing."""
-    left: tuple[Amounts, ...] | None
-    """What was left on the nodes then."""
-    used: int
+    """The host group that found no place; None: spare nodes are missing."""
+    others: tuple[int, ...] = ()
+    """The host groups that had their places before it. Without them it would fit, as far as is known."""
+    resource: int | None = None
+    """Of this, the group and the others need more together than there is."""
+    used: int = 0
     """How many nodes were in use then."""
     is_certain: bool
     """Whether no answer exists. If not, the search was given up."""
@@ -55,7 +57,7 @@ class Stuck:
 class Problem:
     """A job and a cluster, in numbers. Made once, asked with different counts."""
 
-    def __init__(self, spec: JobSpec, cluster: ClusterView, *, patience: int = 60_000) -> None:
+    def __init__(self, spec: JobSpec, cluster: ClusterView, *, patience: int = 200_000) -> None:
         self.spec = spec
         self.patience = patience
         """How many steps a search may take."""
@@ -65,16 +67,34 @@ class Problem:
         self.resources: tuple[str, ...] = (spec.device_type, *sorted(others))
         self.node_num = spec.node_num
         self.spare_nodes = spec.spare_nodes
-        most = spec.device_per_node * STEPS
-        amounts = functools.cache(functools.partial(_amounts, self.resources, most))
-        self.caps: tuple[Amounts, ...] = tuple(amounts(tuple(node.free.items())) for node in cluster.nodes)
+        self.most_nodes = max(0, min(spec.node_num, len(cluster.nodes) - spec.spare_nodes))
+        """So many nodes are used at most: the spare ones must be left over."""
         self.needs: tuple[Amounts, ...] = tuple(
             tuple(group.unit.get(name, 0) for name in self.resources) for group in self.groups
         )
+        caps = functools.cache(self._caps)
+        self.caps: tuple[Amounts, ...] = tuple(caps(tuple(node.free.items())) for node in cluster.nodes)
+        """What the job could make use of on each node if it had it alone."""
         self.eligible: tuple[Sequence[int], ...] = tuple(self._eligible(group) for group in self.groups)
         self.partitions: tuple[list[Sequence[int]], ...] = tuple(map(self._partitions, range(len(self.groups))))
         """Of each group, the sets of nodes of which it must choose one: one value of each label it is packed into."""
         self.wanted: tuple[int, ...] = tuple(group.units for group in self.groups)
+
+    def _caps(self, free: tuple[tuple[str, float], ...]) -> Amounts:
+        """Only whole devices, no more than device_per_node; of all else no more than goes with so many devices.
+
+        What could not be used is cut off, so that nodes that make no difference to the job do not differ.
+        """
+        have = dict(free)
+        steps = [free_steps(have.get(name, 0)) for name in self.resources]
+        devices = min(self.spec.device_per_node * STEPS, steps[0] // STEPS * STEPS)
+        return (devices, *(min(steps[r], self._useful(r, devices)) for r in range(1, len(steps))))
+
+    def _useful(self, resource: int, devices: int) -> int:
+        """The most of a resource that units with so many devices need, and all units without a device."""
+        with_devices = max((-(-need[resource] * devices // need[0]) for need in self.needs if need[0]), default=0)
+        without = [(group.units, need) for group, need in zip(self.groups, self.needs, strict=True) if not need[0]]
+        return with_devices + sum(units * need[resource] for units, need in without)
 
     def _eligible(self, group: HostGroupDemand) -> Sequence[int]:
         """The nodes whose labels suit the group; one that is spread or packed over a label needs to have it."""
@@ -117,14 +137,28 @@ class Problem:
             caps[key] = math.ceil(units / demand.step / domains) * demand.step
         return caps
 
+    @functools.cached_property
+    def rooms(self) -> tuple[int, ...]:
+        """How many units of each group would fit if it were alone. A bound only: it may have to be spread."""
+        return tuple(
+            max((self._room(index, nodes) for nodes in partitions), default=0)
+            for index, partitions in enumerate(self.partitions)
+        )
+
+    def _room(self, group: int, nodes: Sequence[int]) -> int:
+        step, most = self.groups[group].units_per_node, self.groups[group].units
+        fits = {caps: min(most, self.fit(group, caps)) for caps in {self.caps[node] for node in nodes}}
+        rooms = sorted((fits[self.caps[node]] for node in nodes), reverse=True)[: self.most_nodes]
+        return sum(step for room in rooms if room >= step) if step else sum(rooms)
+
+    @functools.cached_property
+    def largest(self) -> Amounts:
+        """What the nodes that have the most of a resource have of it together: as many nodes as the job may use."""
+        return tuple(
+            sum(sorted((caps[index] for caps in self.caps), reverse=True)[: self.most_nodes])
+            for index in range(len(self.resources))
+        )
+
     def fit(self, group: int, left: Amounts) -> int:
         """How many units of the group fit into what is left of a node."""
         return min((have // need for have, need in zip(left, self.needs[group], strict=True) if need), default=math.inf)  # type: ignore[return-value]
-
-
-def _amounts(resources: tuple[str, ...], most: int, free: tuple[tuple[str, float], ...]) -> Amounts:
-    """What the job may use of a node: no more devices than device_per_node, and only whole ones."""
-    have = dict(free)
-    steps = [free_steps(have.get(name, 0)) for name in resources]
-    steps[0] = min(most, steps[0] // STEPS * STEPS)
-    return tuple(steps)

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 
 from dlrl_core.plan.greedy import order_of
 from dlrl_core.plan.problem import Amounts, Placement, Problem, Seats
-from dlrl_core.plan.spares import choose_spares
+from dlrl_core.plan.spares import can_be_replaced, choose_spares
 
 _MOST_NODES = 400
-_MOST_WORK = 1_500_000
+_MOST_WORK = 6_000_000
 """Steps times nodes: keeps a search that finds nothing well below a second."""
 
 
@@ -21,15 +21,15 @@ class PatienceLostError(Exception):
     """The search was given up; whether there is a placement stays open."""
 
 
-def search(problem: Problem, units: Sequence[int]) -> Placement | None:
-    """A placement, or None if there is none. Raises PatienceLostError if there are too many ways to try."""
+def search(problem: Problem, units: Sequence[int], patience: int) -> Placement | None:
+    """A placement, or None if there is none. Raises PatienceLostError after so many steps."""
     if len(problem.nodes) > _MOST_NODES:
         raise PatienceLostError
-    return _Search(problem, units).run()
+    return _Search(problem, units, patience).run()
 
 
 class _Search:
-    def __init__(self, problem: Problem, units: Sequence[int]) -> None:
+    def __init__(self, problem: Problem, units: Sequence[int], patience: int) -> None:
         self._problem = problem
         self._units = units
         self._order = order_of(problem)
@@ -37,22 +37,39 @@ class _Search:
         self._guests = [0] * len(problem.nodes)
         self._seats: list[Seats] = [[] for _ in units]
         self._hopeless: set[object] = set()
-        self._patience = min(problem.patience, _MOST_WORK // max(1, len(problem.nodes)))
+        self._rooms: dict[tuple[int, int], int] = {}
+        self._cost = 4 + len(problem.nodes) * (4 if problem.spare_nodes else 1)
+        """What it takes to look at all nodes once, in steps."""
+        self._patience = min(patience, _MOST_WORK // max(1, len(problem.nodes)))
         keys = {key for group in problem.groups for key in (*group.labels, *group.spread_over, *group.pack_into)}
         self._labels = [tuple(node.labels.get(key) for key in sorted(keys)) for node in problem.nodes]
+        self._numbers: dict[object, int] = {}
+        self._states = [self._state(node) for node in range(len(problem.nodes))]
+        """Of each node, a number for all that matters of it: two with the same are interchangeable."""
 
     def run(self) -> Placement | None:
         return self._place(0)
 
     def _place(self, depth: int) -> Placement | None:
         """Place the groups from this one on."""
-        if depth == len(self._order):
-            spares = choose_spares(self._problem, self._seats)
-            return None if spares is None else Placement(
-                units=tuple(self._units), seats=tuple(list(seats) for seats in self._seats), spares=spares
-            )  # fmt: skip
-        situation = (depth, tuple(sorted(map(repr, map(self._state, range(len(self._left)))))))
+        situation = (depth, tuple(sorted(self._states)))
         if situation in self._hopeless:
+            return None
+        self.step(self._cost)
+        found = self._placed() if depth == len(self._order) else self._tried(depth)
+        if found is None:
+            self._hopeless.add(situation)
+        return found
+
+    def _placed(self) -> Placement | None:
+        spares = choose_spares(self._problem, self._seats)
+        if spares is None:
+            return None
+        seats = tuple(list(seats) for seats in self._seats)
+        return Placement(units=tuple(self._units), seats=seats, spares=spares)
+
+    def _tried(self, depth: int) -> Placement | None:
+        if not all(map(self._has_room, self._order[depth:])) or not can_be_replaced(self._problem, self._seats):
             return None
         group = self._order[depth]
         for seats in self._ways(group):
@@ -61,12 +78,11 @@ class _Search:
             if found is not None:
                 return found
             self._sit(group, seats, -1)
-        self._hopeless.add(situation)
         return None
 
-    def _state(self, node: int) -> tuple[object, ...]:
-        """All that matters of a node: two with the same state are interchangeable."""
-        return self._left[node], self._guests[node], self._labels[node], self._problem.caps[node]
+    def _state(self, node: int) -> int:
+        state = (self._left[node], self._guests[node], self._labels[node], self._problem.caps[node])
+        return self._numbers.setdefault(state, len(self._numbers))
 
     def _sit(self, group: int, seats: Seats, sign: int) -> None:
         need = self._problem.needs[group]
@@ -75,30 +91,50 @@ class _Search:
                 have - sign * units * one for have, one in zip(self._left[node], need, strict=True)
             )
             self._guests[node] ^= 1 << group
+            self._states[node] = self._state(node)
         self._seats[group] = sorted(seats) if sign > 0 else []
 
     def _ways(self, group: int) -> Iterator[Seats]:
         """All ways to seat the group now."""
-        problem, demand = self._problem, self._problem.groups[group]
-        foes = sum(1 << foe for foe in demand.foes)
-        openable = problem.node_num - sum(guests > 0 for guests in self._guests)
+        problem, units = self._problem, self._units[group]
         for nodes in problem.partitions[group]:
-            free = [node for node in nodes if not self._guests[node] & foes]
-            rooms = {node: min(self._units[group], problem.fit(group, self._left[node])) for node in free}
-            order = sorted(
-                (node for node in free if rooms[node] >= demand.step),
-                key=lambda n: (not self._guests[n], -rooms[n], repr(self._state(n)), n),
-            )
-            caps = problem.spread_caps(group, nodes, self._units[group])
-            yield from _Distribution(self, group, order, rooms, caps).ways(0, self._units[group], openable)
+            rooms = {node: room for node in nodes if (room := self._room(group, node))}
+            order = sorted(rooms, key=lambda n: (not self._guests[n], -rooms[n], self._states[n], n))
+            caps = problem.spread_caps(group, nodes, units)
+            yield from _Distribution(self, group, order, rooms, caps).ways(0, units, self._openable())
 
-    def step(self) -> None:
-        self._patience -= 1
+    def _openable(self) -> int:
+        return self._problem.most_nodes - sum(guests > 0 for guests in self._guests)
+
+    def _room(self, group: int, node: int) -> int:
+        """How many units of the group the node takes now."""
+        key = (group, self._states[node])
+        if (room := self._rooms.get(key)) is None:
+            demand, problem = self._problem.groups[group], self._problem
+            is_free = not any(self._guests[node] >> foe & 1 for foe in demand.foes)
+            room = min(self._units[group], problem.fit(group, self._left[node])) if is_free else 0
+            if demand.units_per_node:
+                room = demand.units_per_node if room >= demand.units_per_node else 0
+            self._rooms[key] = room
+        return room
+
+    def _has_room(self, group: int) -> bool:
+        """Whether the group would fit now if it came next; a bound only."""
+        openable = self._openable()
+        for nodes in self._problem.partitions[group]:
+            used = sum(self._room(group, node) for node in nodes if self._guests[node])
+            new = sorted((self._room(group, node) for node in nodes if not self._guests[node]), reverse=True)
+            if used + sum(new[:openable]) >= self._units[group]:
+                return True
+        return False
+
+    def step(self, count: int = 1) -> None:
+        self._patience -= count
         if self._patience < 0:
             raise PatienceLostError
 
     def same(self, one: int, other: int) -> bool:
-        return self._state(one) == self._state(other)
+        return self._states[one] == self._states[other]
 
     def is_new(self, node: int) -> bool:
         return not self._guests[node]
@@ -119,12 +155,9 @@ class _Distribution:
         self._is_block = search._problem.groups[group].units_per_node is not None
         self._rest = [0] * (len(order) + 1)
         for index in range(len(order) - 1, -1, -1):
-            self._rest[index] = self._rest[index + 1] + self._most(order[index])
+            self._rest[index] = self._rest[index + 1] + rooms[order[index]]
         self._counts: dict[int, int] = {}
         self._spread: dict[tuple[str, str], int] = {}
-
-    def _most(self, node: int) -> int:
-        return self._step if self._is_block else self._rooms[node]
 
     def ways(self, index: int, units: int, openable: int) -> Iterator[Seats]:
         self._search.step()
@@ -143,7 +176,7 @@ class _Distribution:
     def _choices(self, index: int, units: int, *, can_open: bool) -> list[int]:
         """How many units the node may get, the most first; never more than a node before it that is the same."""
         node = self._order[index]
-        most = min(units, self._most(node))
+        most = min(units, self._rooms[node])
         if index and self._search.same(node, self._order[index - 1]):
             most = min(most, self._counts.get(self._order[index - 1], 0))
         for key, cap in self._caps.items():

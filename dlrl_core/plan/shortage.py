@@ -2,95 +2,151 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 
-from dlrl_core.plan.amounts import PLENTY, amount_of
+from dlrl_core.plan.amounts import amount_of
 from dlrl_core.plan.demand import HostGroupDemand
-from dlrl_core.plan.nearest_change import changes_that_fit
+from dlrl_core.plan.nearest_change import Imagine, changes_that_fit
 from dlrl_core.plan.problem import Problem, Stuck
 
 
-def shortage(problem: Problem, stuck: Stuck, *, is_described: bool = True) -> str:
-    """One sentence. `is_described`: there is a cluster; else the job's own shape is all there is to sit on."""
-    need = _spares_needed(problem) if stuck.group is None else _needed(problem, stuck.group)
-    have = _cluster_has(problem, stuck) if is_described else _job_has(problem, stuck)
-    fits = changes_that_fit(problem, stuck, is_described=is_described)
-    advice = f"it would fit with {', or with '.join(fits)}" if fits else _advice(problem, is_described)
+def shortage(problem: Problem, stuck: Stuck, imagine: Imagine | None = None) -> str:
+    """One sentence. `imagine`: there is no cluster, only the nodes that the job's own shape allows."""
+    fits = changes_that_fit(problem, stuck, imagine)
+    advice = f"it would fit with {', or with '.join(fits)}" if fits else _advice(problem, stuck, imagine)
     doubt = "" if stuck.is_certain else "no place was found, though not all ways were tried: "
-    return f"{doubt}{need}; {have}; {advice}"
+    return f"{doubt}{_need(problem, stuck)}; {_have(problem, stuck, imagine)}; {advice}"
 
 
-def _needed(problem: Problem, group: int) -> str:
+def _need(problem: Problem, stuck: Stuck) -> str:
+    if stuck.group is None:
+        return f"the job needs {_count(problem.spare_nodes, 'spare node')} that can replace any of its nodes"
+    if stuck.resource is not None:
+        return _need_together(problem, stuck.resource)
+    others = _names_of(problem.groups[other] for other in stuck.others)
+    return f"{_need_of_group(problem, stuck.group)}{f', beside {others}' if others else ''}"
+
+
+def _need_together(problem: Problem, resource: int) -> str:
+    """All roles that want some of what there is too little of, each with its sum."""
+    sums = [group.min_units * need[resource] for group, need in zip(problem.groups, problem.needs, strict=True)]
+    total = _shown_amount(amount_of(sum(sums)))
+    each = ", ".join(
+        f"{group.shown} {_shown_amount(amount_of(steps))}"
+        for group, steps in zip(problem.groups, sums, strict=True)
+        if steps
+    )
+    least = "at least " if any(group.min_units < group.units for group in problem.groups) else ""
+    return f"the roles need {least}{total} {problem.resources[resource]} in all ({each})"
+
+
+def _need_of_group(problem: Problem, group: int) -> str:
     demand = problem.groups[group]
-    amounts = _amounts(problem.resources, problem.needs[group], times=demand.units_per_node or 1)
-    if demand.units_per_node:
-        wish = f"{_count(demand.min_units // demand.units_per_node, 'node')} with {amounts} free each"
+    per_node = demand.units_per_node
+    amounts = [
+        f"{_shown_amount(amount_of(steps * (per_node or 1)))} {name}"
+        for name, steps in zip(problem.resources, problem.needs[group], strict=True)
+        if steps and (_is_finite(problem, name) or not problem.needs[group][0])
+    ]
+    if per_node:
+        each = " each" if demand.min_units > per_node else ""
+        free = f" with {' and '.join(amounts)} free{each}" if amounts else ""
+        wish = f"{_count(demand.min_units // per_node, 'node')}{free}"
     elif demand.min_units == 1:
-        wish = f"{amounts} on one node"
+        wish = f"{' and '.join(amounts) or 'a place'} on one node"
+    elif len(amounts) > 1:
+        wish = f"{demand.min_units} x ({', '.join(amounts)})"
     else:
-        wish = f"{demand.min_units} x {amounts}"
-    return f"{demand.shown} needs {wish}{_rules(problem, demand)}"
+        wish = f"{demand.min_units} x {''.join(amounts) or 'a place'}"
+    least = "at least " if demand.min_units < demand.units else ""
+    verb = "needs" if len(_members(demand)) == 1 else "need"
+    return f"{demand.shown} {verb} {least}{wish}{_rules(problem, demand)}"
 
 
 def _rules(problem: Problem, demand: HostGroupDemand) -> str:
-    rules = [f"with {label}={'|'.join(sorted(values))}" for label, values in sorted(demand.labels.items())]
+    labels = [f"{label}={'|'.join(sorted(values))}" for label, values in sorted(demand.labels.items())]
+    rules = [f"with {' and '.join(labels)}"] if labels else []
     rules += [f"all in one '{key}'" for key in demand.pack_into]
     rules += [f"spread over '{key}'" for key in demand.spread_over]
-    rules += [f"on no node of {problem.groups[foe].shown}" for foe in sorted(demand.foes)]
-    return f", {', '.join(rules)}" if rules else ""
+    if demand.foes:
+        rules.append(f"on no node of {_names_of(problem.groups[foe] for foe in sorted(demand.foes))}")
+    return "".join(f", {rule}" for rule in rules)
 
 
-def _spares_needed(problem: Problem) -> str:
-    return f"the job needs {_count(problem.spare_nodes, 'spare node')} that can replace any of its nodes"
-
-
-def _job_has(problem: Problem, stuck: Stuck) -> str:
-    shape = f"the job has node_num={problem.node_num} x device_per_node={problem.spec.device_per_node}"
-    return f"{shape}{_left(problem, stuck)}"
-
-
-def _cluster_has(problem: Problem, stuck: Stuck) -> str:
-    nodes = range(len(problem.nodes)) if stuck.group is None else problem.eligible[stuck.group]
-    if not nodes:
-        labels = "such labels" if problem.nodes else "free resources"
-        return f"none of the cluster's {_count(len(problem.nodes), 'node')} has {labels}"
-    needs = problem.needs[stuck.group] if stuck.group is not None else problem.caps[0]
-    free = [
-        f"{sum(min(problem.nodes[n].free.get(name, 0), PLENTY) for n in nodes):g} {name}"
-        for name, need in zip(problem.resources, needs, strict=True)
-        if need
-    ]
-    most = max(problem.nodes[n].free.get(problem.resources[0], 0) for n in nodes)
-    shape = f"the job may use node_num={problem.node_num} x device_per_node={problem.spec.device_per_node}"
-    where = "on 1 node" if len(nodes) == 1 else f"on {len(nodes)} nodes, at most {most:g} {problem.resources[0]} on one"
-    return f"the cluster has {', '.join(free) or 'nodes'} free {where}, and {shape}{_left(problem, stuck)}"
-
-
-def _left(problem: Problem, stuck: Stuck) -> str:
-    """What the groups before it left over; nothing to say if it would not fit alone."""
-    if stuck.left is None or stuck.group is None or len(problem.groups) == 1:
-        return ""
-    needs = problem.needs[stuck.group]
+def _have(problem: Problem, stuck: Stuck, imagine: Imagine | None) -> str:
+    if imagine is not None:
+        return f"the job has node_num={problem.node_num} x device_per_node={problem.spec.device_per_node}"
+    if not problem.nodes:
+        return "the cluster has no nodes"
+    if stuck.group is None:
+        return _have_spares(problem, stuck.used)
     nodes = problem.eligible[stuck.group]
-    left = [
-        f"{amount_of(sum(stuck.left[n][index] for n in nodes)):g} {name}"
-        for index, name in enumerate(problem.resources)
-        if needs[index]
-    ]
-    return f", of which the other roles leave {', '.join(left)}"
+    return _have_free(problem, stuck.group, nodes) if nodes else f"none of {_cluster_nodes(problem)} has such labels"
 
 
-def _advice(problem: Problem, is_described: bool) -> str:
-    device = problem.spec.device_type
-    if not is_described:
+def _have_spares(problem: Problem, used: int) -> str:
+    count = len(problem.nodes)
+    if count < used + problem.spare_nodes:
+        return f"the cluster has {_count(count, 'node')}, of which the job needs {used} itself"
+    return f"those of {_cluster_nodes(problem)} that the job does not use are too small for it or lack its labels"
+
+
+def _have_free(problem: Problem, group: int, nodes: Sequence[int]) -> str:
+    """What is free where the group may sit, and how much of that the job may use."""
+    names = [name for name, need in zip(problem.resources, problem.needs[group], strict=True) if need]
+    free = {name: [problem.nodes[node].free.get(name, 0) for node in nodes] for name in names}
+    amounts = " and ".join(f"{_shown_amount(sum(amounts))} {name}" for name, amounts in free.items())
+    where = _count(len(nodes), "node")
+    if len(nodes) < len(problem.nodes):
+        where = f"{len(nodes)} of {_count(len(problem.nodes), 'node')}"
+    scarce = _scarcest(problem, group)
+    most = f", at most {_shown_amount(max(free[scarce]))} {scarce} on one" if scarce and len(nodes) > 1 else ""
+    shape = f"node_num={problem.node_num} x device_per_node={problem.spec.device_per_node}"
+    spares = f" besides {_count(problem.spare_nodes, 'spare node')}" if problem.spare_nodes else ""
+    return f"the cluster has {amounts or 'room'} free on {where}{most}, and the job may use {shape}{spares}"
+
+
+def _advice(problem: Problem, stuck: Stuck, imagine: Imagine | None) -> str:
+    if imagine is not None:
         return "raise node_num or device_per_node, lower total, or share devices with with_collocation"
-    return f"lower the counts or resources of its roles, or add nodes with more {device}"
+    if stuck.group is None:
+        return "lower spare_nodes, or add nodes"
+    if problem.nodes and not problem.eligible[stuck.group]:
+        return "add nodes with these labels"
+    scarce = _scarcest(problem, stuck.group) or problem.spec.device_type
+    return f"lower the counts or resources of the roles, or add nodes with more {scarce}"
 
 
-def _amounts(names: Sequence[str], steps: Sequence[int], times: int) -> str:
-    return " and ".join(
-        f"{amount_of(count * times):g} {name}" for name, count in zip(names, steps, strict=True) if count
-    )
+def _scarcest(problem: Problem, group: int) -> str | None:
+    """Of what the group needs on a node, that of which even the best node has the least; None if it needs nothing."""
+    needs = {name: steps for name, steps in zip(problem.resources, problem.needs[group], strict=True) if steps}
+
+    def often(name: str) -> float:
+        return max((problem.nodes[node].free.get(name, 0) for node in problem.eligible[group]), default=0) / needs[name]
+
+    return min(needs, key=often, default=None)
+
+
+def _cluster_nodes(problem: Problem) -> str:
+    return f"the cluster's {_count(len(problem.nodes), 'node')}"
+
+
+def _members(demand: HostGroupDemand) -> list[str]:
+    return [member.name for group in demand.groups for member in group.members]
+
+
+def _names_of(demands: Iterable[HostGroupDemand]) -> str:
+    return ", ".join(f"'{name}'" for demand in demands for name in _members(demand))
+
+
+def _is_finite(problem: Problem, resource: str) -> bool:
+    return not any(math.isinf(node.free.get(resource, 0)) for node in problem.nodes[:1])
+
+
+def _shown_amount(amount: float) -> str:
+    """Whole numbers in full, others with the digits that Ray counts."""
+    return f"{amount:.4f}".rstrip("0").rstrip(".")
 
 
 def _count(number: int, noun: str) -> str:

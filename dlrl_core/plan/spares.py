@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from dlrl_core.plan.problem import Amounts, Problem, Seats, Spare
 
-_MOST_COMBINATIONS = 2_000
+_MOST_TRIES = 2_000
 
 _Kind = tuple[Amounts, tuple[tuple[int, int | None], ...]]
 """What a node of the plan needs: amounts; and the host groups on it, each with the partition it chose."""
@@ -22,6 +22,16 @@ def choose_spares(problem: Problem, seats: Sequence[Seats]) -> tuple[Spare, ...]
     covered = _coverage(problem, kinds, [node for node in range(len(problem.nodes)) if node not in used])
     chosen = _choose(problem, covered, set(kinds))
     return None if chosen is None else tuple(_spare(node, covered[node], kinds) for node in sorted(chosen))
+
+
+def can_be_replaced(problem: Problem, seats: Sequence[Seats]) -> bool:
+    """Whether each node used so far could be replaced by one that is not; if not, no placement of more will do."""
+    if not problem.spare_nodes:
+        return True
+    kinds = _kinds(problem, seats)
+    used = {node for nodes in kinds.values() for node in nodes}
+    left = [node for node in range(len(problem.nodes)) if node not in used]
+    return all(any(_can_replace(problem, node, kind) for node in left) for kind in kinds)
 
 
 def _kinds(problem: Problem, seats: Sequence[Seats]) -> dict[_Kind, list[int]]:
@@ -58,24 +68,29 @@ def _choose(problem: Problem, covered: dict[int, frozenset[_Kind]], kinds: set[_
     able = sorted((node for node in covered if covered[node]), key=lambda n: (-len(covered[n]), problem.caps[n], n))
     if len(able) < problem.spare_nodes:
         return None
-    chosen: list[int] = []
-    missing = set(kinds)
-    while missing and len(chosen) < problem.spare_nodes:
-        best = max((node for node in able if node not in chosen), key=lambda n: len(missing & covered[n]))
-        chosen.append(best)
-        missing -= covered[best]
-    if missing:
-        return _combination(problem, covered, able, kinds)
-    return chosen + [node for node in able if node not in chosen][: problem.spare_nodes - len(chosen)]
+    tightest: dict[frozenset[_Kind], int] = {}
+    for node in able:
+        tightest.setdefault(covered[node], node)
+    cover = _cover(list(tightest), frozenset(kinds), problem.spare_nodes, itertools.count())
+    if cover is None:
+        return None
+    chosen = {tightest[one] for one in cover}
+    return [*chosen, *itertools.islice((n for n in able if n not in chosen), problem.spare_nodes - len(chosen))]
 
 
-def _combination(
-    problem: Problem, covered: dict[int, frozenset[_Kind]], able: list[int], kinds: set[_Kind]
-) -> list[int] | None:
-    combinations = itertools.combinations(able, problem.spare_nodes)
-    for chosen in itertools.islice(combinations, _MOST_COMBINATIONS):
-        if frozenset[_Kind]().union(*(covered[node] for node in chosen)) >= kinds:
-            return list(chosen)
+def _cover(
+    choices: list[frozenset[_Kind]], missing: frozenset[_Kind], most: int, tries: itertools.count[int]
+) -> list[frozenset[_Kind]] | None:
+    """At most so many of the choices that have all that is missing; what has the most of it is tried first."""
+    if not missing:
+        return []
+    if not most or next(tries) > _MOST_TRIES:
+        return None
+    rarest = min(missing, key=lambda kind: (sum(kind in choice for choice in choices), kind))
+    for choice in sorted((one for one in choices if rarest in one), key=lambda one: -len(one & missing)):
+        rest = _cover(choices, missing - choice, most - 1, tries)
+        if rest is not None:
+            return [choice, *rest]
     return None
 
 

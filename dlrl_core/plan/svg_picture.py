@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dlrl_core.plan.execution_plan import ExecutionPlan
     from dlrl_core.roles import RoleType
 
-_MOST_ROWS = 300
+_MOST_ROWS = 160
 _MARGIN = 16
 _PAD = 12
 _LINE = 20
@@ -151,7 +151,8 @@ class _Picture:
         nodes, workloads = self._layout.left_out_nodes, self._layout.left_out_workloads
         words = f"... and {how_many(nodes, 'more node')} with {how_many(workloads, 'workload')}"
         text = self._text(_MARGIN, f"{words}, each unlike those above")
-        self._content.append(group("left-out", text, nodes=nodes, workloads=workloads))
+        devices = self._layout.left_out_devices
+        self._content.append(group("left-out", text, nodes=nodes, workloads=workloads, devices=devices))
         self._y += _LINE + GAP
 
     def _spare(self, line: str) -> None:

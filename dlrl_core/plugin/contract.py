@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from dlrl_core.errors import FrameworkUnavailableError
 from dlrl_core.roles import RoleType
 from dlrl_core.spec.class_ref import ClassRef
+from dlrl_core.spec.survival import FailoverScope
 
 API_VERSION = 1
 """Number of this contract and its hooks; raised when a plugin written for the old one would misbehave."""
@@ -46,6 +47,10 @@ class RoleDefaults:
     env: Mapping[str, str] = field(default_factory=dict)
     resource: Mapping[str, float] = field(default_factory=dict)
     """Ray resources of one workload; the planner fills what is not named."""
+    failover: FailoverScope | None = None
+    """What restarts when a process of the role dies; None: the whole job."""
+    hang_s: float | None = None
+    """A call that takes longer is taken for dead."""
     visible_devices: str = "own"
     """Which devices a process of the role sees: 'own', 'role' or 'node'; see docs/how-to/place-roles.md."""
 

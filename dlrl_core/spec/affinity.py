@@ -30,7 +30,7 @@ def separated_pairs(spec: JobSpec) -> set[tuple[str, str]]:
     """Full names that must not meet on a node, each pair both ways round. A role stands for all its parts."""
     pairs: set[tuple[str, str]] = set()
     for separation in spec.separations:
-        sides = [_full_names(spec, name) for name in separation]
+        sides = [_full_names(spec, name) for name in dict.fromkeys(separation)]
         for index, side in enumerate(sides):
             for other in sides[:index] + sides[index + 1 :]:
                 pairs.update((one, two) for one in side for two in other)

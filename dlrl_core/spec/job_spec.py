@@ -13,6 +13,7 @@ from dlrl_core.errors import SchemaError, SpecError
 from dlrl_core.roles import RoleType
 from dlrl_core.spec.class_ref import ClassRef
 from dlrl_core.spec.config_value import ConfigValue
+from dlrl_core.spec.survival import FailoverScope
 
 SCHEMA = 2
 """Number of the JobSpec format; raised when a reader of the old one would misunderstand the new one."""
@@ -53,6 +54,29 @@ class Seating(_Frozen):
     """A node label: all workloads on nodes with one and the same value."""
 
 
+class RestartBudget(_Frozen):
+    """How often something may be restarted within a time, before more of the job is restarted instead."""
+
+    workload: int = 3
+    role: int = 3
+    job: int = 3
+    """After this many restarts of the whole job, the next one stops it."""
+    node: int = 3
+    """A node on which this many processes died is not used again."""
+    window_s: float = 3600.0
+    backoff_s: float = 1.0
+    """Wait before the second restart of the same process; doubled with each further one."""
+
+
+class CommitSpec(_Frozen):
+    """How commits are kept."""
+
+    durable_every: int = 10
+    """Each so many commits are copied to durable storage."""
+    state_folder: str | None = None
+    """Durable storage that all nodes reach; None: below DLRL_HOME."""
+
+
 class PartSpec(Seating):
     """A named part of a role, such as 'prefill' of a rollout, with its own count and place."""
 
@@ -67,6 +91,10 @@ class RoleSpec(Seating):
     parts: tuple[PartSpec, ...] = ()
     """If there are any, each workload of the role is in one of them, and `total` is their sum."""
     visible_devices: VisibleDevices = VisibleDevices.OWN
+    failover: FailoverScope | None = None
+    """How much restarts when one of its processes dies; None: the whole job."""
+    hang_s: float | None = None
+    """A call that takes longer than this is taken for dead; None: it may take as long as it likes."""
 
     @property
     def seatings(self) -> dict[str, Seating]:
@@ -124,6 +152,8 @@ class JobSpec(_Frozen):
     """Host collocation: rank i of each is on the same node, on devices of its own."""
     separations: Groups = ()
     """No collocation: no two of these roles are on one node."""
+    budget: RestartBudget = RestartBudget()
+    commits: CommitSpec = CommitSpec()
     spare_nodes: int = 0
     """Nodes held back, besides `node_num`, to replace one that fails."""
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from dlrl_core.spec.affinity import host_groups, separated_pairs
 from dlrl_core.spec.job_spec import Groups, JobSpec, RoleSpec, Seating
 
+SMALLEST_SHARE = 1e-4
+"""Of a device; Ray counts in these steps."""
 _PART_NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}")
 
 
@@ -54,10 +56,11 @@ def _counts_of(owner: str, seating: Seating, node_num: int) -> Iterator[str]:
         yield f"{owner} has total={total} and per_node={per_node}; total must be a multiple of per_node"
     elif fewest is not None and fewest % per_node:
         yield f"{owner} has min_total={fewest} and per_node={per_node}; min_total must be a multiple of per_node"
-    elif total // per_node > node_num >= 1 and fewest is None:
+    elif (fewest or total) // per_node > node_num >= 1:
+        count = f"total={total}" if fewest is None else f"min_total={fewest}"
         yield (
-            f"{owner} has total={total} and per_node={per_node}, which takes "
-            f"{total // per_node} nodes; the job has node_num={node_num}"
+            f"{owner} has {count} and per_node={per_node}, which takes "
+            f"{(fewest or total) // per_node} nodes; the job has node_num={node_num}"
         )
 
 
@@ -71,19 +74,27 @@ def _resources(owner: str, seating: Seating) -> Iterator[str]:
 
 def _shares(spec: JobSpec) -> Iterator[str]:
     """Several devices are taken whole; a share of one is for one device."""
+    device = spec.device_type
     for name, seating in spec.seatings.items():
-        share = seating.resource.get(spec.device_type, 0)
-        if spec.device_type != "CPU" and 1 < share < float("inf") and share != int(share):
-            yield f"{_owner(name)} asks for {share:g} {spec.device_type}; several devices are asked for in whole ones"
+        share = seating.resource.get(device, 0)
+        if device != "CPU" and 1 < share < float("inf") and share != int(share):
+            yield f"{_owner(name)} asks for {share:g} {device}; several devices are asked for in whole ones"
+        if 0 < share < SMALLEST_SHARE:
+            yield f"{_owner(name)} asks for {share:g} {device}; the smallest share of a device is {SMALLEST_SHARE:g}"
     for group in spec.collocations:
-        shares = [seating.resource.get(spec.device_type) for name, seating in spec.seatings.items() if name in group]
-        named = [share for share in shares if share is not None]
-        if len(named) < len(shares) and sum(named) >= 1:
-            yield f"the roles {_names(group)} share one device; the shares that are named leave nothing to the others"
-        if spec.device_type != "CPU" and sum(named) > 1 + 1e-4 * len(named):
+        shares = {name: spec.seatings[name].resource.get(device) for name in group if name in spec.seatings}
+        named = {name: share for name, share in shares.items() if share is not None}
+        asked = sum(named.values())
+        if device != "CPU" and asked > 1 + SMALLEST_SHARE * len(named):
             yield (
-                f"the roles {_names(group)} share one device and ask for {sum(named):g} {spec.device_type} of it; "
+                f"the roles {_names(group)} share one device and ask for {asked:g} {device} of it; "
                 "their shares must add up to at most 1"
+            )
+        elif len(named) < len(shares) and asked > 1 - SMALLEST_SHARE:
+            others = [name for name in shares if name not in named]
+            yield (
+                f"the roles {_names(group)} share one device; {asked:g} {device} for {_names(named)} "
+                f"leaves nothing to {_names(others)}"
             )
 
 
@@ -96,10 +107,14 @@ def _nodes(spec: JobSpec) -> Iterator[str]:
             yield f"{_owner(name)} is to be spread over and packed into '{seating.spread_over}'; choose one"
     for group in host_groups(spec):
         members = [name for devices in group for name in devices]
-        wishes = [(label, set(values)) for one in members for label, values in spec.seatings[one].node_labels.items()]
+        seatings = [spec.seatings[name] for name in members]
+        wishes = [(label, set(values)) for one in seatings for label, values in one.node_labels.items() if values]
         for label in dict.fromkeys(label for label, _ in wishes):
             if not set.intersection(*(values for one, values in wishes if one == label)):
                 yield f"the roles {_names(members)} share nodes, and no value of the node label '{label}' suits all"
+        packed = {one.pack_into for one in seatings if one.pack_into and one.pack_into != one.spread_over}
+        for label in sorted(packed.intersection(one.spread_over for one in seatings)):
+            yield f"the roles {_names(members)} share nodes; they can't be spread over and packed into '{label}'"
 
 
 def _collocations(spec: JobSpec) -> Iterator[str]:
@@ -114,21 +129,41 @@ def _collocations(spec: JobSpec) -> Iterator[str]:
 
 def _host_collocations(spec: JobSpec) -> Iterator[str]:
     yield from _named_once(spec, spec.host_collocations, "host collocation", "shares nodes")
+    yield from _devices_of_their_own(spec)
     for group in host_groups(spec):
         totals = {devices[0]: spec.seatings[devices[0]] for devices in group}
-        smallest = min(one.total for one in totals.values())
+        first = min(totals, key=lambda name: totals[name].total)
+        smallest = totals[first].total
         if smallest < 1:
             continue
         for name, seating in totals.items():
-            if seating.total % smallest:
-                yield (
-                    f"{_owner(name)} has total={seating.total} and shares nodes with {_names(totals)}, of which the "
-                    f"smallest has {smallest}; it must be a multiple of it, so that each rank there gets as many here"
-                )
+            yield from _blocks_of(name, seating, first, smallest)
         blocks = {_block(one, smallest) for one in totals.values() if one.total % smallest == 0}
         if len({units for units, _ in blocks if units is not None}) > 1 or len({fewest for _, fewest in blocks}) > 1:
             shown = "; ".join(f"'{name}' {_shown_counts(one)}" for name, one in totals.items())
             yield f"roles that share nodes need per_node and min_total in proportion to their total: {shown}"
+
+
+def _devices_of_their_own(spec: JobSpec) -> Iterator[str]:
+    for group in spec.host_collocations:
+        for devices in spec.collocations:
+            both = [name for name in dict.fromkeys(group) if name in devices]
+            if len(both) > 1:
+                yield f"the roles {_names(both)} are to share devices and to have devices of their own; choose one"
+
+
+def _blocks_of(name: str, seating: Seating, first: str, smallest: int) -> Iterator[str]:
+    """Each rank of the smallest role has its block of each other role beside it."""
+    if seating.total % smallest:
+        yield (
+            f"{_owner(name)} has total={seating.total} and shares nodes with '{first}', which has total={smallest}; "
+            f"it must be a multiple of {smallest}, so that each rank of '{first}' gets as many"
+        )
+    elif seating.per_node and seating.per_node % (seating.total // smallest):
+        yield (
+            f"{_owner(name)} has per_node={seating.per_node} and shares nodes with '{first}', of which each rank gets "
+            f"{seating.total // smallest} of it; per_node must be a multiple of {seating.total // smallest}"
+        )
 
 
 def _block(seating: Seating, units: int) -> tuple[float | None, float | None]:
@@ -141,14 +176,18 @@ def _block(seating: Seating, units: int) -> tuple[float | None, float | None]:
 
 
 def _separations(spec: JobSpec) -> Iterator[str]:
-    yield from _known(spec, spec.separations, "no collocation", may_be_whole=True)
+    yield from _known(spec, spec.separations, "separation", may_be_whole=True)
+    for separation in spec.separations:
+        for name in dict.fromkeys(separation):
+            if (role := name.partition(".")[0]) != name and role in separation:
+                yield f"separation of '{role}' from '{name}', which is a part of it; name the parts to separate"
     pairs = separated_pairs(spec)
     for group in host_groups(spec):
         members = [name for devices in group for name in devices]
         for index, one in enumerate(members):
             for other in members[index + 1 :]:
                 if (one, other) in pairs:
-                    yield f"the roles '{one}' and '{other}' are collocated and not collocated; choose one"
+                    yield f"the roles '{one}' and '{other}' are collocated and separated; choose one"
 
 
 def _named_once(spec: JobSpec, groups: Groups, what: str, does: str) -> Iterator[str]:
@@ -167,7 +206,7 @@ def _known(spec: JobSpec, groups: Groups, what: str, *, may_be_whole: bool) -> I
         for name in group:
             role = next((one for one in spec.roles if one.role == name.partition(".")[0]), None)
             if role is None:
-                yield f"role '{name}' is collocated but the job has no such role"
+                yield f"role '{name}' is {'separated' if may_be_whole else 'collocated'} but the job has no such role"
             elif name == role.role and role.parts and not may_be_whole:
                 yield f"role '{name}' has parts; say which is in the {what}: {_names(role.seatings)}"
             elif name != role.role and name not in role.seatings:
@@ -179,7 +218,7 @@ def _owner(name: str) -> str:
     return f"{'part' if '.' in name else 'role'} '{name}'"
 
 
-def _names(names: Sequence[str] | dict[str, Seating]) -> str:
+def _names(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 

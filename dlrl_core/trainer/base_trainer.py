@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlrl_core.errors import DlrlError
 from dlrl_core.roles import RoleType
+from dlrl_core.trainer.commits import Commits
 from dlrl_core.trainer.progress import Progress
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_core.trainer.workload_handle import WorkloadHandle
@@ -46,8 +47,10 @@ class BaseTrainer(ABC):
         groups: Mapping[RoleType, RoleGroup],
         resources: Mapping[RoleType, dict[str, float]],
         progress: Progress,
+        commits: Commits,
     ) -> None:
         """Called once by the host, after construction."""
+        self._commits = commits
         self._groups = dict(groups)
         self._resources = dict(resources)
         self._progress = progress
@@ -124,11 +127,36 @@ class BaseTrainer(ABC):
             raise DlrlError(f"the job has no role '{role}'; it has: {present}") from None
 
     def steps(self, total: int) -> Iterator[int]:
-        """Iterate over the training steps, so that progress and time per step can be shown."""
-        for step in range(total):
+        """Iterate over the training steps, from the first that is not committed on; shown as the job's progress."""
+        for step in range(0 if self.committed_step is None else self.committed_step + 1, total):
             self._progress.begin_step(step, total)
             yield step
         self._progress.end_steps(total)
+
+    def commit(self, step: int, *, durable: bool = False, **progress: Any) -> None:
+        """Everything up to this step has happened, once and for all: after any death, training goes on after it.
+
+        The state of every workload with `save_state` and `load_state` is saved, and `progress` with it: what the
+        trainer needs to go on, as plain JSON values. It is in `self.progress` from now on. With `durable` the call
+        returns when all of it is on durable storage; else it is copied there now and then, in the background.
+        """
+        self._progress.committed(self._commits.commit(step, progress, is_durable=durable).to_json())
+
+    @property
+    def committed_step(self) -> int | None:
+        """The step of the last commit; None if there is none."""
+        return self._commits.last.step if self._commits.last else None
+
+    @property
+    def progress(self) -> Mapping[str, Any]:
+        """What the last commit was given; empty if there is none."""
+        return self._commits.last.progress if self._commits.last else {}
+
+    def on_restart(self, workloads: list[WorkloadHandle]) -> None:  # noqa: B027 - most trainers need nothing
+        """These workloads have new processes, which have seen the calls of `init`, and nothing else.
+
+        Called before any other call reaches them. Give them again what they had from other roles, such as weights.
+        """
 
     def log(self, **metrics: float) -> None:
         """Show these numbers with the current step."""

@@ -24,6 +24,8 @@ class ProgressReport:
     """The last call that was begun, as 'role.method'."""
     edges: tuple[tuple[str, str, str], ...]
     """The graph as the calls have shown it: source role, target role, kind."""
+    commit: str | None = None
+    """The last commit, as JSON."""
     sent_at: float = field(default_factory=time.time)
 
 
@@ -40,6 +42,7 @@ class Progress:
         self._step_seconds: dict[str, float] = {}
         self._step_began = time.perf_counter()
         self._at_begin: dict[str, float] = {}
+        self._commit: str | None = None
         self.changes = 0
 
     def enter(self, phase: str) -> None:
@@ -62,6 +65,11 @@ class Progress:
             self._step, self._total = total, total
             self._open_step()
 
+    def committed(self, commit: str | None) -> None:
+        with self._lock:
+            self._commit = commit
+            self.changes += 1
+
     def log(self, metrics: Mapping[str, float]) -> None:
         numbers = {name: float(value) for name, value in metrics.items()}
         with self._lock:
@@ -78,6 +86,7 @@ class Progress:
                 phase_seconds=dict(self._step_seconds),
                 call=self._call_log.last,
                 edges=tuple((str(a), str(b), str(kind)) for a, b, kind in list(self._call_log.graph.edges)),
+                commit=self._commit,
             )
 
     def _open_step(self) -> None:

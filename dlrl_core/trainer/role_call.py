@@ -16,7 +16,8 @@ class RoleCall:
     """What `blocking=False` returns: one reference for each target, in rank order.
 
     Pass it on as an argument to another role group and its shards go straight from workload to workload.
-    `.get()` waits and returns what a blocking call would have returned.
+    `.get()` waits and returns what a blocking call would have returned. If a workload dies on the way and may be
+    restarted alone, its shard is done again on the restarted one.
     """
 
     def __init__(
@@ -27,22 +28,36 @@ class RoleCall:
         ranks: tuple[int, ...],
         refs: list[Any],
         post_func: Callable[[list[Any]], Any] | None = None,
+        again: Callable[[int, Exception], Any] | None = None,
     ) -> None:
         self.role = role
         self.method = method
         self.ranks = ranks
         self.refs = refs
         self.post_func = post_func
+        self._again = again
 
     def get(self, timeout: float | None = None) -> Any:
         """The results in rank order, or what `post_func` makes of them."""
         if timeout is not None:
             self._await_all(timeout)
-        try:
-            results = ray.get(self.refs)
-        except (RayTaskError, *GONE) as error:
-            raise self._named(error) from _cause_of(error)
+        while True:
+            try:
+                results = ray.get(self.refs)
+                break
+            except (RayTaskError, *GONE) as error:
+                if not self.recover():
+                    raise self._named(error) from _cause_of(error)
         return results if self.post_func is None else self.post_func(results)
+
+    def recover(self) -> bool:
+        """Start the shards again that were lost with a process; False if none was lost, or they can't be."""
+        if self._again is None:
+            return False
+        lost = [(index, error) for index, ref in enumerate(self.refs) if (error := _loss(ref)) is not None]
+        for index, error in lost:
+            self.refs[index] = self._again(index, error)
+        return bool(lost)
 
     def _await_all(self, timeout_s: float) -> None:
         """Wait until every target has answered, or raise with the ranks that have not and the results that came."""
@@ -104,6 +119,19 @@ class RoleCall:
 
     def __repr__(self) -> str:
         return f"RoleCall('{self.role}.{self.method}', {len(self.refs)} targets)"
+
+
+def _loss(ref: Any) -> Exception | None:
+    """The error that says a process is gone, of a reference whose call failed by that; None if it did not fail so."""
+    try:
+        ray.get(ref, timeout=0)
+    except GetTimeoutError:
+        return None
+    except GONE as error:
+        return error
+    except RayTaskError as error:
+        return error.cause if isinstance(error.cause, GONE) else None
+    return None
 
 
 def _cause_of(error: Exception) -> BaseException | None:

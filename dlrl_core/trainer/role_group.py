@@ -16,6 +16,7 @@ from dlrl_core.graph import EdgeKind
 from dlrl_core.roles import RoleType
 from dlrl_core.trainer.call_log import CallLog
 from dlrl_core.trainer.role_call import RoleCall
+from dlrl_core.trainer.roster import Roster, is_gone
 from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_core.workload.invocation import InvocationOptions, MethodInfo, Target
 from dlrl_core.workload.shards import ShardPart, Whole, join_pieces, parts_for, split_value
@@ -33,11 +34,13 @@ class RoleGroup:
         workloads: Sequence[WorkloadHandle],
         methods: Mapping[str, MethodInfo],
         call_log: CallLog | None = None,
+        roster: Roster | None = None,
     ) -> None:
         self._role = role
         self._workloads = list(workloads)
         self._methods = methods
         self._call_log = call_log or CallLog()
+        self._roster = roster or Roster(master=None, workloads=self._workloads)
         self._parts: dict[str, RoleGroup] = {}
 
     def __getattr__(self, name: str) -> RoleMethod:
@@ -47,7 +50,7 @@ class RoleGroup:
             close = difflib.get_close_matches(name, self._methods, n=1)
             hint = f"; did you mean '{close[0]}'?" if close else f"; it has: {', '.join(sorted(self._methods))}"
             raise AttributeError(f"role '{self._role}' has no method '{name}'{hint}")
-        method = RoleMethod(self._role, name, self._methods[name], self._workloads, self._call_log)
+        method = RoleMethod(self._role, name, self._methods[name], self._workloads, self._call_log, self._roster)
         self.__dict__[name] = method
         return method
 
@@ -60,7 +63,7 @@ class RoleGroup:
                 has = f"its parts are: {', '.join(named)}" if named else "it has no parts"
                 raise KeyError(f"role '{self._role}' has no part '{part}'; {has}")
             members = [workload for workload in self._workloads if workload.part == part]
-            found = self._parts[part] = RoleGroup(self._role, members, self._methods, self._call_log)
+            found = self._parts[part] = RoleGroup(self._role, members, self._methods, self._call_log, self._roster)
         return found
 
     def __len__(self) -> int:
@@ -83,16 +86,18 @@ class RoleMethod:
         info: MethodInfo,
         workloads: Sequence[WorkloadHandle],
         call_log: CallLog,
+        roster: Roster,
     ) -> None:
         self._role = role
         self._name = name
         self._info = info
         self._workloads = workloads
         self._call_log = call_log
+        self._roster = roster
         options = info.options
-        targets = workloads[:1] if options.target is Target.RANK0 else workloads
-        self._ranks = tuple(workload.rank for workload in targets)
-        self._starts: list[Callable[..., Any]] = [_start_of(workload, name, info) for workload in targets]
+        self._targets = workloads[:1] if options.target is Target.RANK0 else workloads
+        self._ranks = tuple(workload.rank for workload in self._targets)
+        self._look_up()
         self._options = options
         self._role_name = role.value
         self._full_name = f"{role.value}.{name}"
@@ -102,7 +107,14 @@ class RoleMethod:
         checked = InvocationOptions.checked(**changes)
         changed = replace(self._options, **{name: getattr(checked, name) for name in changes})
         info = replace(self._info, options=changed)
-        return RoleMethod(self._role, self._name, info, self._workloads, self._call_log)
+        return RoleMethod(self._role, self._name, info, self._workloads, self._call_log, self._roster)
+
+    def _look_up(self) -> None:
+        """The processes that are behind the targets now."""
+        self._version = self._roster.version
+        self._starts: list[Callable[..., Any]] = [
+            _start_of(workload, self._name, self._info) for workload in self._targets
+        ]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         began = time.perf_counter()
@@ -110,12 +122,17 @@ class RoleMethod:
         self._call_log.began(self._role, self._full_name)
         if options.pre_func is not None:
             args, kwargs = _prepared(options.pre_func, args, kwargs, self._full_name)
+        roster = self._roster
+        if roster.version != self._version:
+            self._look_up()
+        actors = [target.ray_actor for target in self._targets]
         call = RoleCall(
             role=self._role_name,
             method=self._name,
             ranks=self._ranks,
-            refs=self._start(args, kwargs),
+            refs=self._start_init(args, kwargs) if roster.is_init else self._start(args, kwargs),
             post_func=options.post_func,
+            again=functools.partial(self._start_again, actors, args, kwargs) if roster.master is not None else None,
         )
         if not options.blocking:
             return call
@@ -127,15 +144,44 @@ class RoleMethod:
         starts = self._starts
         if not args and not kwargs:
             return [start() for start in starts]
+        shards = self._shards(args, kwargs)
+        return [start(*shard, **named) for start, (shard, named) in zip(starts, shards, strict=True)]
+
+    def _shards(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[list[Any], dict[str, Any]]]:
+        """The arguments of each target."""
         spread = [self._spread(arg) for arg in args]
         spread_kwargs = {key: self._spread(arg) for key, arg in kwargs.items()}
         return [
-            start(
-                *[piece[rank] for piece in spread],
-                **{key: piece[rank] for key, piece in spread_kwargs.items()},
-            )
-            for rank, start in enumerate(starts)
+            ([piece[rank] for piece in spread], {key: piece[rank] for key, piece in spread_kwargs.items()})
+            for rank in range(len(self._starts))
         ]
+
+    def _start_init(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """A call of the trainer's `init`: whoever takes a target's place will get it too."""
+        shards = self._shards(args, kwargs)
+        return [
+            self._roster.start_init(target, self._name, tuple(shard), named)
+            for target, (shard, named) in zip(self._targets, shards, strict=True)
+        ]
+
+    def _start_again(
+        self, actors: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any], index: int, error: Exception
+    ) -> Any:
+        """A target's part of the call once more: its process is gone, or one that its arguments came from."""
+        target, actor = self._targets[index], actors[index]
+        if getattr(error, "actor_id", None) in (None, actor._actor_id.hex()) or is_gone(actor):
+            if not self._options.replay:
+                self._roster.escalate(target.name, self._name)
+            self._roster.replace(target.name, actor)
+        for arg in (*args, *kwargs.values()):
+            call = arg.value if isinstance(arg, Whole) else arg
+            if isinstance(call, RoleCall):
+                call.recover()
+        if self._roster.version != self._version:
+            self._look_up()
+        actors[index] = target.ray_actor
+        shard, named = self._shards(args, kwargs)[index]
+        return self._starts[index](*shard, **named)
 
     def _spread(self, arg: Any) -> Sequence[Any]:
         """The argument for each target, in rank order."""

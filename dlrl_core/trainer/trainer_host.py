@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,14 +17,18 @@ from dlrl_core.roles import RoleType
 from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.trainer.base_trainer import BaseTrainer
 from dlrl_core.trainer.call_log import CallLog
+from dlrl_core.trainer.commits import Commits
 from dlrl_core.trainer.progress import Progress, ProgressReport
 from dlrl_core.trainer.role_group import RoleGroup
+from dlrl_core.trainer.roster import RestartFit, Roster
 from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_core.workload.class_loader import load_class
+from dlrl_core.workload.death_reason import GONE
 from dlrl_core.workload.process import HostFacts, ProcessSetup, end_children, host_facts, thread_stacks
 
 CONCURRENCY_GROUPS = (("control", 2), ("watch", 2))
 _PUSH_PERIOD_S = 0.2
+_PUSH_AGAIN_S = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +42,8 @@ class TrainerLaunch:
     setup: ProcessSetup
     role_classes: Mapping[RoleType, ClassRef]
     resources: Mapping[RoleType, dict[str, float]]
+    durable_every: int = 10
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,24 +92,52 @@ class TrainerHost:
                 RemoteCause.of(error),
             ) from None
 
-    def run(self, master: Any, workloads: list[WorkloadHandle], method_tables: Mapping[RoleType, bytes]) -> None:
-        """Train to the end. Called once; nobody waits for it but through `outcome`, which a new Master can ask too."""
+    def run(
+        self,
+        master: Any,
+        workloads: list[WorkloadHandle],
+        method_tables: Mapping[RoleType, bytes],
+        epoch: int,
+        commit: str | None,
+    ) -> None:
+        """Train to the end. Called once; nobody waits for it but through `outcome`, which a new Master can ask too.
+
+        `epoch` and `commit` are what the Master knows of earlier trainers of this run.
+        """
         if self._is_running:
             return  # a Master that came after the one who let it run
         self._is_running = True
         threading.Thread(target=self._push_progress, args=(master,), name="dlrl-progress", daemon=True).start()
         try:
-            trainer = self._construct(workloads, method_tables)
+            roster = Roster(master=master, workloads=workloads, epoch=epoch)
+            trainer, commits = self._construct(roster, method_tables, commit)
             self._progress.enter("init")
+            roster.is_init = True
             trainer.init()
-            self._progress.enter("fit")
-            result = trainer.fit()
+            roster.is_init = False
+            roster.on_restart = trainer.on_restart
+            result = self._fit(trainer, roster, commits)
             self._progress.enter("done")
             self._outcome = TrainerOutcome(is_success=True, result=cloudpickle.dumps(result))
         except BaseException as error:  # noqa: BLE001 - whatever ended user code, the Master must hear of it
             self._outcome = _failure(error, self._progress.report().phase)
         finally:
             self._ended.set()
+
+    def _fit(self, trainer: BaseTrainer, roster: Roster, commits: Commits) -> Any:
+        """Run `fit`, from the last commit on, as often as part of the job is restarted under it."""
+        while True:
+            try:
+                commits.settle()
+                self._progress.committed(commits.last.to_json() if commits.last else None)
+                self._progress.enter("fit")
+                return trainer.fit()
+            except RestartFit:
+                roster.catch_up()
+            except (WorkloadDiedError, *GONE):
+                if commits.last is None:
+                    raise
+                roster.catch_up()  # the user's own ray.get met a death, and can't be resumed where it was
 
     @ray.method(concurrency_group="watch")
     def outcome(self) -> TrainerOutcome:
@@ -136,23 +171,35 @@ class TrainerHost:
             raise TypeError(f"'{self._launch.cls}' does not extend dlrl_core.BaseTrainer")
         return cls
 
-    def _construct(self, workloads: list[WorkloadHandle], method_tables: Mapping[RoleType, bytes]) -> BaseTrainer:
+    def _construct(
+        self, roster: Roster, method_tables: Mapping[RoleType, bytes], commit: str | None
+    ) -> tuple[BaseTrainer, Commits]:
         roles = list(self._launch.role_classes)
-        handles = {role: [workload for workload in workloads if workload.role == role] for role in roles}
-        groups = {
-            role: RoleGroup(role, handles[role], pickle.loads(method_tables[role]), self._call_log) for role in roles
-        }
+        handles = {role: [workload for workload in roster.workloads if workload.role == role] for role in roles}
+        methods = {role: pickle.loads(method_tables[role]) for role in roles}
+        groups = {role: RoleGroup(role, handles[role], methods[role], self._call_log, roster) for role in roles}
+        stateful = [
+            one for role in roles if {"save_state", "load_state"} <= methods[role].keys() for one in handles[role]
+        ]
+        commits = Commits(
+            roster,
+            stateful,
+            run_id=self._launch.run_id,
+            known=commit,
+            durable_every=self._launch.durable_every,
+        )
         classes = _LazyClasses(self._launch.role_classes)
         trainer = self._trainer_class()(handles, classes, self._config)
-        trainer._bind(groups, self._launch.resources, self._progress)
-        return trainer
+        trainer._bind(groups, self._launch.resources, self._progress, commits)
+        return trainer, commits
 
     def _push_progress(self, master: Any) -> None:
         """Tell the Master of every change, at most five times a second; the end comes with the outcome."""
-        seen = -1
+        seen, sent_at = -1, 0.0
         while not self._ended.wait(_PUSH_PERIOD_S):
-            if self._progress.changes != seen:
-                seen = self._progress.changes
+            # Now and then also without a change: a Master that was away has not heard the last one.
+            if self._progress.changes != seen or time.monotonic() - sent_at > _PUSH_AGAIN_S:
+                seen, sent_at = self._progress.changes, time.monotonic()
                 try:
                     master.trainer_progress.remote(self._progress.report())
                 except Exception:  # noqa: BLE001 - the Master may be restarting: the next report counts
@@ -188,6 +235,9 @@ def _failure(error: BaseException, phase: str) -> TrainerOutcome:
             failed_workload=f"{error.role}-{error.rank}",
             is_death=isinstance(error, WorkloadDiedError),
         )
+    if isinstance(error, (RestartFit, *GONE)):
+        why = f"a workload died while the trainer was in '{phase}'"
+        return TrainerOutcome(is_success=False, why=why, cause=RemoteCause.of(error), is_death=True)
     text = str(error).strip().splitlines()
     what = f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
     return TrainerOutcome(is_success=False, why=f"the trainer raised {what} in '{phase}'", cause=RemoteCause.of(error))

@@ -24,7 +24,7 @@ class Target(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class InvocationOptions:
-    """The seven attributes of an invocation. Methods without the decorator are called with these defaults."""
+    """The seven attributes of the guide, and `replay`. Methods without the decorator are called with these defaults."""
 
     blocking: bool = True
     is_async: bool = False
@@ -33,6 +33,8 @@ class InvocationOptions:
     auto_shard: bool = True
     pre_func: Callable[..., Any] | None = None
     post_func: Callable[..., Any] | None = None
+    replay: bool = True
+    """Whether a call that a death interrupted may be made again; else more of the job restarts."""
 
     @classmethod
     def checked(cls, **given: Any) -> InvocationOptions:
@@ -53,7 +55,7 @@ def _problems(given: Mapping[str, Any]) -> list[str]:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(known)}"
             problems.append(f"trainer_invocation has no attribute '{name}'{hint}")
-        elif name in ("blocking", "is_async", "auto_shard") and not isinstance(value, bool):
+        elif name in ("blocking", "is_async", "auto_shard", "replay") and not isinstance(value, bool):
             problems.append(f"trainer_invocation {name}={value!r}; it must be True or False")
         elif name in ("pre_func", "post_func") and value is not None and not callable(value):
             problems.append(f"trainer_invocation {name}={value!r}; it must be a function or None")
@@ -73,6 +75,7 @@ def trainer_invocation(
     auto_shard: bool = True,
     pre_func: Callable[..., Any] | None = None,
     post_func: Callable[..., Any] | None = None,
+    replay: bool = True,
     **unknown: Any,
 ) -> Callable[[_Method], _Method]:
     """Say how the trainer's call of this method goes.
@@ -83,6 +86,7 @@ def trainer_invocation(
     - `auto_shard`: split batches over the targets in rank order.
     - `pre_func`: gets the arguments in the trainer's process and returns the ones to send.
     - `post_func`: gets the list of results in rank order; what it returns is the call's result.
+    - `replay`: a call that was interrupted by the death of its workload may be made again on the restarted one.
     """
     options = InvocationOptions.checked(
         blocking=blocking,
@@ -92,6 +96,7 @@ def trainer_invocation(
         auto_shard=auto_shard,
         pre_func=pre_func,
         post_func=post_func,
+        replay=replay,
         **unknown,
     )
 

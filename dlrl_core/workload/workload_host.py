@@ -11,7 +11,9 @@ import ctypes
 import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -28,6 +30,7 @@ from dlrl_core.workload.identity import WorkloadIdentity, become
 from dlrl_core.workload.invocation import SLOTS, methods_of
 from dlrl_core.workload.process import HostFacts, ProcessSetup, end_children, free_port, host_facts, thread_stacks
 from dlrl_core.workload.shards import ShardPart
+from dlrl_core.workload.state_folder import Commit, StateFolder, forget_run
 
 CONCURRENCY_GROUPS = (("control", 2), ("watch", 2), ("coroutines", 32))
 
@@ -42,6 +45,7 @@ class WorkloadLaunch:
     setup: ProcessSetup
     device_type: str = "GPU"
     visible_devices: str = "own"
+    durable_folder: str | None = None
     report_period_s: float = 5.0
 
 
@@ -62,6 +66,12 @@ class WorkloadHost:
         self._call: tuple[str, float] | None = None
         self._coroutines: dict[object, tuple[str, float]] = {}
         self._slots: dict[int, str] = {}
+        self._init_results: list[tuple[str, Any]] = []
+        self._state_folder = StateFolder(
+            run_id=launch.identity.run_id, workload=launch.identity.name, durable=launch.durable_folder
+        )
+        self._version: int | None = None
+        """Of the commit that the workload's state equals; None after any call."""
         self._calls_done = 0
         self._calling_thread: int | None = None
         self._ended = threading.Event()
@@ -106,13 +116,16 @@ class WorkloadHost:
         except Exception as error:  # noqa: BLE001 - user code; the Master gets the first cause
             self._load_error = error
 
-    def construct(self, master: Any, address: str, port: int, role_devices: tuple[str, ...]) -> bytes | None:
-        """Construct the user's class. Rank 0 returns its method table, pickled for the trainer alone.
+    def construct(
+        self, master: Any, address: str, port: int, role_devices: tuple[str, ...]
+    ) -> tuple[bytes | None, bool]:
+        """Construct the user's class. Returns of rank 0 the method table, pickled for the trainer alone; and of all,
+        whether they have state to commit.
 
         A Master that comes after another one asks again, and gets the same table from the same object.
         """
         if self._workload is not None:
-            return self._table
+            return self._table, self._is_stateful()
         self._load(role_devices)
         self._master = master
         self._identity = self._identity.met_at(address, port)
@@ -138,6 +151,14 @@ class WorkloadHost:
         self._workload = workload
         self._state = WorkloadState.READY
         threading.Thread(target=self._push_reports, name="dlrl-reports", daemon=True).start()
+        return self._table, self._is_stateful()
+
+    def _is_stateful(self) -> bool:
+        return hasattr(self._workload, "save_state") and hasattr(self._workload, "load_state")
+
+    @ray.method(concurrency_group="control")
+    def method_table(self) -> bytes | None:
+        """Rank 0's method table again, for a Master that did not construct it."""
         return self._table
 
     # ---- the trainer's calls
@@ -145,6 +166,7 @@ class WorkloadHost:
     def invoke(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Run one method of the user's class; what it raises comes back with role, rank, method and traceback."""
         self._call = (method, time.time())
+        self._version = None
         self._calling_thread = threading.get_ident()
         try:
             result = self._bound(method)(*_resolved(args), **_resolved_kwargs(kwargs))
@@ -162,6 +184,7 @@ class WorkloadHost:
     def invoke_coroutine(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Run one `async def` method on this process's event loop, beside the others."""
         self._coroutines[call := object()] = (method, time.time())
+        self._version = None
         try:
             coroutine = self._bound(method)(*_resolved(args), **_resolved_kwargs(kwargs))
             return asyncio.run_coroutine_threadsafe(coroutine, self._event_loop()).result()
@@ -170,6 +193,56 @@ class WorkloadHost:
         finally:
             del self._coroutines[call]
             self._calls_done += 1
+
+    def invoke_init(self, number: int, method: str, *args: Any, **kwargs: Any) -> Any:
+        """A call of the trainer's `init`, done once: a trainer that was restarted gets the same result again."""
+        done = self._init_results
+        if number >= len(done) or done[number][0] != method:
+            del done[number:]
+            done.append((method, self.invoke(method, *args, **kwargs)))
+        return done[number][1]
+
+    # ---- commits
+
+    def save(self, text: str, is_durable: bool) -> None:
+        """Write the state of this commit to memory; in the background also to durable storage, if it is to."""
+        commit = Commit.from_json(text)
+        self._run_hook("save_state", lambda: self._state_folder.begin(commit.version))
+        self._state_folder.keep(commit)
+        self._version = commit.version
+        if is_durable:
+            copy = threading.Thread(
+                target=self._state_folder.copy_to_durable, args=(commit.version,), name="dlrl-durable", daemon=True
+            )
+            copy.start()
+
+    @ray.method(concurrency_group="watch")
+    def make_durable(self, version: int) -> None:
+        """Returns when that version is on durable storage."""
+        self._state_folder.copy_to_durable(version)
+
+    @ray.method(concurrency_group="control")
+    def held(self) -> list[str]:
+        """The commits whose state can be loaded here."""
+        return [commit.to_json() for commit in self._state_folder.held().values()]
+
+    def restore(self, version: int) -> bool:
+        """Go back to the state of this commit; nothing is to do if it still is that."""
+        self._state_folder.forget_after(version)
+        if self._version == version:
+            return False
+        self._run_hook("load_state", lambda: self._state_folder.folder_of(version))
+        self._version = version
+        return True
+
+    def _run_hook(self, hook: str, folder: Callable[[], Path]) -> None:
+        self._call = (hook, time.time())
+        try:
+            self._bound(hook)(str(folder()))
+        except Exception as error:  # noqa: BLE001 - the user's, or the folder's; both go to the trainer
+            raise self._call_error(hook, error) from None
+        finally:
+            self._call = None
 
     def _bound(self, method: str) -> Any:
         found = getattr(self._workload, method, None)
@@ -220,11 +293,13 @@ class WorkloadHost:
         return bool(raised == 1)
 
     @ray.method(concurrency_group="control")
-    def end(self) -> None:
+    def end(self, is_job_over: bool = True) -> None:
         """Last call before the process is killed: nothing that it started may outlive it."""
         self._state = WorkloadState.ENDED
         self._ended.set()
         end_children()
+        if is_job_over:
+            forget_run(self._identity.run_id)
 
     def _report(self) -> WorkloadReport:
         import psutil

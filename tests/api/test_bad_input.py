@@ -39,7 +39,7 @@ BAD_BUILDS = {
     ),
     "device_type unknown": (
         lambda: good().device_type("TPU"),
-        "device_type is 'TPU'; it must be one of GPU, CPU",
+        "device_type is 'TPU'; it must be one of GPU, NPU, CPU",
     ),
     "device_type empty": (lambda: good().device_type(""), "device_type is ''; it must be a text that is not empty"),
     "total 0": (lambda: good().total(0), "role 'actor' has total=0; it must be at least 1"),
@@ -291,39 +291,47 @@ def role(total: int, **more) -> RoleSpec:
         (
             {"roles": [role(3)], "device_per_node": 2},
             None,
-            "role 'actor' needs 3 devices; the job has node_num=1 x device_per_node=2 and 2 devices left (2 on its nodes); "
-            "raise node_num or device_per_node, lower total, or share devices with with_collocation",
+            "role 'actor' needs 3 x 1 GPU; the job has node_num=1 x device_per_node=2; "
+            "it would fit with node_num=2, or with device_per_node=3",
         ),
         (
             {"roles": [role(4, per_node=2)], "node_num": 2},
             None,
-            "role 'actor' needs 2 nodes with 2 free devices each; the job has node_num=2 x device_per_node=1",
+            "role 'actor' needs 2 nodes with 2 GPU free each; the job has node_num=2 x device_per_node=1; "
+            "it would fit with device_per_node=2",
         ),
         (
             {"roles": [role(1, resource={"GPU": 2})]},
             None,
-            "role 'actor' asks for 2 GPU for each rank; a workload sits on one device",
+            "role 'actor' needs 2 GPU on one node; the job has node_num=1 x device_per_node=1; "
+            "it would fit with device_per_node=2",
         ),
         (
             {"roles": [role(8)], "device_per_node": 8},
             (1, {"CPU": 8, "GPU": 6}),
-            "the plan needs 8 GPU, the cluster has 6 free; lower node_num or device_per_node, or add nodes",
+            "role 'actor' needs 8 x (1 GPU, 1 CPU); the cluster has 6 GPU and 8 CPU free on 1 node, and the job may use "
+            "node_num=1 x device_per_node=8; it would fit with total=6 for 'actor', "
+            "or with node_num=2 and 1 more node like node-0",
         ),
         (
             {"roles": [role(8)], "device_per_node": 8},
             (1, {"CPU": 4, "GPU": 8}),
-            "the plan needs 8 CPU, the cluster has 4 free; lower it with .resource({'CPU': ...}) on a role, or add nodes",
+            "role 'actor' needs 8 x (1 GPU, 1 CPU); the cluster has 8 GPU and 4 CPU free on 1 node, and the job may use "
+            "node_num=1 x device_per_node=8; it would fit with total=4 for 'actor', or with CPU=0.5 for 'actor'",
         ),
         (
             {"roles": [role(4, per_node=2)], "node_num": 2, "device_per_node": 2},
             (1, {"CPU": 8, "GPU": 8}),
-            "the plan needs 2 nodes, the cluster has 1; lower node_num or add nodes",
+            "role 'actor' needs 2 nodes with 2 GPU and 2 CPU free each; the cluster has 8 GPU and 8 CPU free on 1 node, "
+            "and the job may use node_num=2 x device_per_node=2; it would fit with total=2 for 'actor', "
+            "or with 1 more node like node-0",
         ),
         (
             {"roles": [role(4)], "device_per_node": 4},
             (2, {"CPU": 8, "GPU": 3}),
-            "no nodes fit the plan; it needs on each of its nodes node 0: 4 CPU, 4 GPU; the cluster has free "
-            "node-0: 8 CPU, 3 GPU; node-1: 8 CPU, 3 GPU",
+            "role 'actor' needs 4 x (1 GPU, 1 CPU); the cluster has 6 GPU and 16 CPU free on 2 nodes, at most 3 GPU on "
+            "one, and the job may use node_num=1 x device_per_node=4; it would fit with node_num=2, "
+            "or with total=3 for 'actor'",
         ),
     ],
 )
@@ -334,7 +342,7 @@ def test_a_job_that_does_not_fit_says_what_is_missing(spec, cluster, message):
     with pytest.raises(PlanError) as raised:
         view = ClusterView.described(node_num=cluster[0], resources=cluster[1]) if cluster else needed_cluster(job)
         make_plan(job, view)
-    assert message in str(raised.value)
+    assert str(raised.value) == message
 
 
 BAD_INVOCATIONS = {

@@ -33,7 +33,7 @@ CASES = {
     "too small": (
         ["plan", QUICKSTART, "--nodes", "1", "--devices", "2"],
         3,
-        "the plan needs 3 GPU, the cluster has 2 free",
+        "the roles need 3 GPU in all",
     ),
     "nobody listens": (["status", "--address", "127.0.0.1:1"], 3, "nobody listens there"),
     "no such address": (["run", PACED, "--address", "nowhere"], 3, "can't join the Ray cluster at 'nowhere'"),

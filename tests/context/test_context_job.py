@@ -428,8 +428,8 @@ def newer(text: str) -> str:
 
 
 UNREADABLE = [
-    *((key, newer, f"schema 3, this dlrl reads up to 1; resume.*'{key}'") for key in ("job", "trainer", "progress")),
-    ("workload/actor-1", newer, "schema 3, this dlrl reads up to 1; resume.*'workload/actor-1'"),
+    *((key, newer, f"schema 3, this dlrl reads up to 2; resume.*'{key}'") for key in ("job", "trainer", "progress")),
+    ("workload/actor-1", newer, "schema 3, this dlrl reads up to 2; resume.*'workload/actor-1'"),
     ("job", lambda text: text[:-5], "document 'job' of job 'my-ppo' can't be read as a record: not JSON"),
     ("job", lambda text: "[]", "document 'job'.*no record_schema"),
     (

@@ -126,7 +126,7 @@ def make_newer(path: Path) -> None:
     with SqliteStore(path) as store:
         commit(store)
     database = sqlite3.connect(path)
-    database.execute("PRAGMA user_version = 3")
+    database.execute("PRAGMA user_version = 9")
     database.close()
 
 
@@ -141,7 +141,7 @@ def make_foreign(path: Path) -> None:
     [
         (make_garbage, "can't be read as a job context: file is not a database"),
         (make_truncated, "can't be read as a job context: database disk image is malformed"),
-        (make_newer, "job context has schema 3, this dlrl reads up to 1; resume with a newer dlrl"),
+        (make_newer, "job context has schema 9, this dlrl reads up to 2; resume with a newer dlrl"),
         (make_foreign, "is an SQLite database of another program"),
     ],
 )
@@ -169,9 +169,9 @@ def test_newer_dlrl_that_comes_by_while_the_store_is_open_is_noticed(store_path:
     with SqliteStore(store_path) as store:
         version = commit(store)
         newer = sqlite3.connect(store_path)
-        newer.execute("PRAGMA user_version = 2")
+        newer.execute("PRAGMA user_version = 9")
         newer.close()
-        with pytest.raises(SchemaError, match="schema 2, this dlrl reads up to 1"):
+        with pytest.raises(SchemaError, match="schema 9, this dlrl reads up to 2"):
             commit(store, version)
 
 
@@ -212,7 +212,7 @@ def test_full_disk_refuses_the_commit_and_keeps_the_last_one(store_path: Path) -
         store_path,
     )
 
-    assert f"store '{store_path}' does not answer: " in output
+    assert f"store '{store_path}' can't be read or written: " in output
     assert output.endswith("kept\n")
 
 

@@ -54,9 +54,7 @@ class HostUnit:
         nodes = [
             node
             for node in cluster.nodes
-            if self.is_allowed_on(node)
-            and self.pack_values(node) == partition
-            and self.fits(spec, node) >= self.step
+            if self.is_allowed_on(node) and self.pack_values(node) == partition and self.fits(spec, node) >= self.step
         ]
         limits = {}
         for key in {one.spread_over for one in self.seatings if one.spread_over}:

@@ -28,6 +28,12 @@ class Size:
     block: int = 3
     nodes: int = 6
     devices: int = 8
+    elastic: float = 0.25
+    """How many of the groups have a min_total."""
+    spread: float = 0.2
+    """How many of the groups are spread over a label."""
+    labelled: float = 0.15
+    """How many of the groups name labels of their nodes, and how many are packed into one."""
 
 
 MEDIUM = Size()
@@ -63,7 +69,7 @@ def random_job(random: Random, size: Size = MEDIUM) -> JobSpec:
                 collocations.append(tuple(group))
         if len(devices) > 1:
             host_collocations.append(tuple(random.choice(group) for group in devices))
-        seatings[random.choice(members)].update(_wishes(random))
+        seatings[random.choice(members)].update(_wishes(random, size))
     return JobSpec(
         trainer=CLASS,
         node_num=node_num,
@@ -130,19 +136,19 @@ def _counts(random: Random, size: Size, node_num: int) -> dict[str, int | None]:
     step = per_node or 1
     most = max(1, size.units // step)
     blocks = min(*(random.randint(1, most) for _ in range(3)), node_num if per_node else most)
-    fewest = random.randint(1, blocks) * step if random.random() < 0.25 else None
+    fewest = random.randint(1, blocks) * step if random.random() < size.elastic else None
     return {"total": blocks * step, "per_node": per_node, "min_total": fewest}
 
 
-def _wishes(random: Random) -> dict[str, Any]:
+def _wishes(random: Random, size: Size) -> dict[str, Any]:
     """Labels a group asks for."""
     wishes: dict[str, Any] = {}
-    if random.random() < 0.15:
+    if random.random() < size.labelled:
         label = random.choice(sorted(LABELS))
         wishes["node_labels"] = {label: tuple(random.sample(LABELS[label], random.randint(1, 2)))}
-    if random.random() < 0.2:
+    if random.random() < size.spread:
         wishes["spread_over"] = random.choice(sorted(LABELS))
-    if random.random() < 0.15:
+    if random.random() < size.labelled:
         label = random.choice(sorted(LABELS))
         if label != wishes.get("spread_over"):
             wishes["pack_into"] = label
@@ -189,6 +195,7 @@ def _separations(random: Random, owner: dict[str, int]) -> tuple[tuple[str, ...]
     for name in random.sample(sorted(owner), len(owner)):
         chosen.setdefault(owner[name], name)
     names = list(chosen.values())[: random.randint(2, len(chosen))]
-    if random.random() < 0.5:
-        names[0] = names[0].partition(".")[0]
+    whole = names[0].partition(".")[0]
+    if random.random() < 0.5 and not any(name.startswith(f"{whole}.") for name in names[1:]):
+        names[0] = whole
     return (tuple(names),)

@@ -162,7 +162,11 @@ def test_all_three_strategies_with_parts_labels_and_a_spare_in_one_job_on_5_node
         assert seen[f"reward-{rank}"]["device_ids"] == ()
     trainers = {seen[name]["node"] for name in ("actor-0", "actor-1", "critic-0", "critic-1")}
     assert not trainers & {seen[f"rollout-{rank}"]["node"] for rank in range(3)}
-    assert [seen[f"rollout-{rank}"]["part"] for rank in range(3)] == [("prefill", 0, 1), ("decode", 0, 2), ("decode", 1, 2)]
+    assert [seen[f"rollout-{rank}"]["part"] for rank in range(3)] == [
+        ("prefill", 0, 1),
+        ("decode", 0, 2),
+        ("decode", 1, 2),
+    ]
     assert len(seen["rollout-0"]["device_ids"]) == 2
     labels = labels_of_nodes()
     assert labels[seen["rollout-0"]["node"]]["kind"] == "H100"

@@ -136,19 +136,5 @@ class SlowSteps(_Trainer):
             self.log(reward=step / 10)
 
 
-class KillsMaster(_Trainer):
-    """Kills the process of the Master, which Ray then restarts."""
-
-    def fit(self):
-        master = self.RG_ACTOR.master_pid()[0]
-        os.kill(master, signal.SIGKILL)
-        time.sleep(600)
-
-
-class WorkerThatKnowsMaster(Worker):
-    def master_pid(self):
-        return ray.get(self.master_handle.ray_actor.__ray_call__.remote(lambda master: os.getpid()))
-
-
 def helper_function():
     """Not a class."""

@@ -1,0 +1,269 @@
+"""The crew: the workloads' processes as the Master holds them. It starts, constructs, restarts and watches them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any
+
+from ray.exceptions import RayTaskError
+
+from dlrl_core.context import JobContext, WorkloadState
+from dlrl_core.diagnosis import WorkloadGone
+from dlrl_core.errors import DlrlError, WorkloadDiedError
+from dlrl_core.master.launch import MasterLaunch
+from dlrl_core.master.process_launches import start_workload
+from dlrl_core.master.waiting import answers_of
+from dlrl_core.plan import ExecutionPlan
+from dlrl_core.roles import RoleType
+from dlrl_core.scheduler import workload_launcher
+from dlrl_core.scheduler.names import MASTER, namespace_of
+from dlrl_core.spec import JobSpec
+from dlrl_core.trainer.roster import Roll
+from dlrl_core.trainer.workload_handle import WorkloadHandle
+from dlrl_core.workload.death_reason import GONE, death_reason
+from dlrl_core.workload.master_handle import MasterHandle
+from dlrl_core.workload.process import HostFacts, check_run
+
+_NAME_FREE_S = 30.0
+_PING_S = 5.0
+_LAST_WORD_S = 2.0
+
+Gone = Callable[[WorkloadGone], None]
+
+
+class Crew:
+    """All workloads of the job. What it does is written to the context first."""
+
+    def __init__(self, launch: MasterLaunch, spec: JobSpec, context: JobContext, *, on_gone: Gone) -> None:
+        self._launch = launch
+        self._spec = spec
+        self._context = context
+        self._on_gone = on_gone
+        self._hosts: dict[str, Any] = {}
+        self._facts: dict[str, HostFacts] = {}
+        self._watches: dict[str, asyncio.Task[None]] = {}
+        self.tables: dict[RoleType, bytes] = {}
+        self.master = MasterHandle(namespace=namespace_of(launch.job), name=MASTER)
+        self.plan: ExecutionPlan | None = None
+        self.group: Any = None
+
+    @property
+    def size(self) -> int:
+        return len(self._hosts)
+
+    def follow(self, plan: ExecutionPlan, group: Any) -> None:
+        """From now on, workloads sit where this plan says."""
+        self.plan, self.group = plan, group
+
+    def handles(self) -> list[WorkloadHandle]:
+        assert self.plan is not None
+        return [
+            WorkloadHandle(
+                name=one.name, role=str(one.role), rank=one.rank, ray_actor=self._hosts[one.name], part=one.part
+            )
+            for one in self.plan.workloads
+        ]
+
+    def roll(self) -> Roll:
+        """Who is behind each name, for the trainer."""
+        actors = {name: (self._facts[name].actor_id, host) for name, host in self._hosts.items()}
+        return Roll(epoch=self._context.record.epoch, actors=actors)
+
+    # ---- coming up
+
+    async def start(self, names: Collection[str]) -> None:
+        """Start these processes, or find those that were started, and construct their classes together."""
+        assert self.plan is not None
+        for workload in self.plan.workloads:
+            if workload.name in names:
+                incarnation = self._context.workloads[workload.name].incarnation
+                self._hosts[workload.name] = start_workload(self._launch, self._spec, workload, self.group, incarnation)
+        await self._meet(names)
+        await self._construct(names)
+
+    async def adopt(self, found: Mapping[str, Any]) -> list[str]:
+        """Take over processes that an earlier Master had ready, as they are; returns those that are gone meanwhile."""
+        assert self.plan is not None
+        records = self._context.workloads
+        ready = [one.name for one in self.plan.workloads if records[one.name].state is WorkloadState.READY]
+        missing = [name for name in ready if name not in found]
+        living = {name: found[name] for name in ready if name in found}
+        refs = {name: host.facts.remote() for name, host in living.items()}
+        for name, ref in refs.items():
+            try:
+                fact: HostFacts = await asyncio.wait_for(_answer(ref), self._launch.limits.process_s)
+            except (TimeoutError, RayTaskError, *GONE):
+                missing.append(name)
+                continue
+            if fact.actor_id != records[name].actor_id:
+                missing.append(name)
+                continue
+            self._hosts[name], self._facts[name] = living[name], fact
+            self._watch(name)
+        tables = [name for name in self._hosts if name.endswith("-0")]
+        for name in tables:
+            table = await self._hosts[name].method_table.remote()
+            self.tables[RoleType(name.rpartition("-")[0])] = table
+        return missing
+
+    async def _meet(self, names: Collection[str]) -> None:
+        """Wait until all of them are up and write down where."""
+        refs = {name: self._hosts[name].facts.remote() for name in names}
+        facts: dict[str, HostFacts] = await self._answers(refs, "start", self._launch.limits.process_s)
+        for fact in facts.values():
+            check_run(fact, self._launch.run_id)
+        with self._context.change() as change:
+            for name, fact in facts.items():
+                change.workload(
+                    name,
+                    state=WorkloadState.STARTING,
+                    actor_id=fact.actor_id,
+                    node_id=fact.node_id,
+                    pid=fact.pid,
+                    device_ids=fact.device_ids,
+                )
+        self._facts.update(facts)
+        for name in names:
+            self._watch(name)
+
+    async def _construct(self, names: Collection[str]) -> None:
+        """Construct all classes at once; the ranks of a role meet at a port of rank 0's node."""
+        assert self.plan is not None
+        devices = self._devices_of_roles()
+        refs = {}
+        for workload in self.plan.workloads:
+            if workload.name in names:
+                first = self._facts[workload.role.workload_name(0)]
+                refs[workload.name] = self._hosts[workload.name].construct.remote(
+                    self.master, first.address, first.offered_port, devices[workload.role, workload.node]
+                )
+        made = await self._answers(refs, "construct", self._launch.limits.construct_s)
+        with self._context.change() as change:
+            for name, (table, is_stateful) in made.items():
+                change.workload(name, state=WorkloadState.READY, is_stateful=is_stateful, detail=None)
+                if table is not None:
+                    self.tables[RoleType(name.rpartition("-")[0])] = table
+
+    def _devices_of_roles(self) -> dict[tuple[RoleType, int], tuple[str, ...]]:
+        """The devices of each role on each node, in the order of local_rank."""
+        assert self.plan is not None
+        devices: dict[tuple[RoleType, int], tuple[str, ...]] = {}
+        for workload in self.plan.workloads:  # in rank order
+            place = (workload.role, workload.node)
+            devices[place] = (*devices.get(place, ()), *self._facts[workload.name].device_ids)
+        return devices
+
+    async def _answers(self, refs: Mapping[str, Any], doing: str, timeout_s: float) -> dict[str, Any]:
+        try:
+            return await answers_of(refs, doing=doing, timeout_s=timeout_s)
+        except RayTaskError as error:
+            raise (error.cause if isinstance(error.cause, DlrlError) else error) from None
+        except GONE as error:
+            name = await _first_gone(refs)
+            role, _, rank = name.rpartition("-")
+            raise WorkloadDiedError(
+                f"workload '{name}' died during '{doing}': {death_reason(error)}",
+                role=role,
+                rank=int(rank),
+                method=doing,
+            ) from None
+
+    # ---- restarting
+
+    async def restart(self, names: Collection[str]) -> None:
+        """New processes for these workloads; those of them that live are ended first."""
+        await self._end(names)
+        await self.start(names)
+
+    async def _end(self, names: Collection[str]) -> None:
+        """End what lives of them, and wait until their names can be used again."""
+        job = self._launch.job
+        for name in names:
+            if (watch := self._watches.pop(name, None)) is not None:
+                watch.cancel()
+        living = {name: actor for name in names if (actor := workload_launcher.find_actor(job, name)) is not None}
+        last_words = [asyncio.ensure_future(quiet(actor.end.remote(False))) for actor in living.values()]
+        if last_words:
+            await asyncio.wait(last_words, timeout=_LAST_WORD_S)
+        for actor in living.values():
+            workload_launcher.kill(actor)
+        deadline = time.monotonic() + _NAME_FREE_S
+        while any(workload_launcher.find_actor(job, name) is not None for name in living):
+            if time.monotonic() > deadline:
+                raise WorkloadDiedError(
+                    f"the old process of one of {sorted(living)} does not go away", role="", rank=0, method=None
+                )
+            await asyncio.sleep(0.02)
+
+    # ---- watching
+
+    def _watch(self, name: str) -> None:
+        if (old := self._watches.get(name)) is not None:
+            old.cancel()
+        self._watches[name] = asyncio.ensure_future(self._watched(name, self._hosts[name], self._facts[name].actor_id))
+
+    async def _watched(self, name: str, host: Any, actor_id: str) -> None:
+        """A death is noticed because this pending call fails."""
+        try:
+            await host.watch.remote()
+            return  # it was asked to end
+        except GONE as error:
+            reason = death_reason(error)
+        except Exception as error:  # noqa: BLE001 - a watch that ends in silence would let the job hang for ever
+            reason = f"it can no longer be watched: {type(error).__name__}: {error}"
+        self._on_gone(WorkloadGone(name=name, reason=reason, call=None, step=None, actor_id=actor_id))
+
+    def is_current(self, name: str, actor_id: str) -> bool:
+        """Whether this is the process behind the name now."""
+        fact = self._facts.get(name)
+        return fact is not None and fact.actor_id == actor_id
+
+    async def answers(self, name: str) -> bool:
+        """Whether the workload's process is alive."""
+        try:
+            await asyncio.wait_for(_answer(self._hosts[name].ping.remote()), _PING_S)
+        except (TimeoutError, RayTaskError, *GONE):
+            return False
+        return True
+
+    async def stacks(self, name: str) -> str:
+        """The stacks of the workload's threads; why there are none if there are none."""
+        try:
+            stacks: str = await asyncio.wait_for(_answer(self._hosts[name].stacks.remote()), _PING_S)
+        except (TimeoutError, RayTaskError, *GONE) as error:
+            return f"it does not answer: {type(error).__name__}"
+        return stacks
+
+    def kill(self, name: str) -> None:
+        workload_launcher.kill(self._hosts[name])
+
+    def stop_watching(self) -> None:
+        for watch in self._watches.values():
+            watch.cancel()
+
+
+async def _first_gone(refs: Mapping[str, Any]) -> str:
+    for name, ref in refs.items():
+        try:
+            await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(ref.future())), timeout=0.01)
+        except TimeoutError:
+            continue
+        except GONE:
+            return name
+        except RayTaskError:
+            continue
+    return next(iter(refs))
+
+
+async def _answer(ref: Any) -> Any:
+    return await ref
+
+
+async def quiet(ref: Awaitable[Any]) -> None:
+    """Wait for a last word that may never come."""
+    try:
+        await ref
+    except (RayTaskError, *GONE):
+        return

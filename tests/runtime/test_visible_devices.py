@@ -1,0 +1,75 @@
+"""CUDA_VISIBLE_DEVICES and its relatives, local_rank and the real device agree, in each of the three ways."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlrl_core import RLJobBuilder
+from dlrl_core.scheduler.cluster_probe import view_cluster
+
+HERE = "sample_jobs.places"
+
+
+def job(which: str | None, **config) -> RLJobBuilder:
+    """Two ranks of an actor behind a critic that takes the first devices, and a reward without devices."""
+    builder = RLJobBuilder().device_per_node(4).config(config).trainer(HERE, "Host")
+    builder = builder.critic(HERE, "Guest").total(1).actor(HERE, "Guest").total(2)
+    builder = builder if which is None else builder.visible_devices(which)
+    return builder.reward(HERE, "Guest").resource({"GPU": 0, "CPU": 0.5})
+
+
+def guests(builder: RLJobBuilder) -> dict[str, dict]:
+    return {one["name"]: one for one in builder.build().submit("sees").value["last"]}
+
+
+@pytest.mark.usefixtures("ray_2_nodes_8_gpus")
+def test_by_default_a_process_sees_its_own_devices_alone():
+    seen = guests(job(None))
+    for name in ("actor-0", "actor-1", "critic-0"):
+        assert seen[name]["visible"] == ",".join(seen[name]["ray_devices"])
+        assert len(seen[name]["ray_devices"]) == 1
+    assert seen["reward-0"]["visible"] == ""
+    assert len({seen[name]["visible"] for name in ("actor-0", "actor-1", "critic-0")}) == 3
+
+
+@pytest.mark.usefixtures("ray_2_nodes_8_gpus")
+def test_a_framework_that_picks_by_local_rank_finds_its_own_device_there():
+    seen = guests(job("role"))
+    actors = [seen["actor-0"], seen["actor-1"]]
+    assert actors[0]["visible"] == actors[1]["visible"]
+    visible = actors[0]["visible"].split(",")
+    assert len(visible) == 2
+    for actor in actors:
+        assert (visible[actor["local"][0]],) == actor["ray_devices"] == actor["device_ids"]
+    assert seen["critic-0"]["visible"] not in visible
+
+
+@pytest.mark.usefixtures("ray_2_nodes_8_gpus")
+def test_a_process_can_be_left_alone_with_all_devices_of_its_node():
+    seen = guests(job("node"))
+    assert seen["actor-0"]["visible"] is None
+    assert len(seen["actor-0"]["device_ids"]) == 1
+    assert seen["critic-0"]["visible"] == seen["critic-0"]["device_ids"][0]
+
+
+@pytest.mark.usefixtures("ray_2_nodes_8_gpus")
+def test_what_the_user_says_himself_is_not_touched():
+    builder = RLJobBuilder().trainer(HERE, "Host").actor(HERE, "Guest").env({"CUDA_VISIBLE_DEVICES": "7"})
+    assert guests(builder)["actor-0"]["visible"] == "7"
+
+
+def test_npus_are_devices_too():
+    """On an embedded Ray with logical NPUs: Ray numbers them, and the variable is theirs."""
+    config = {"device_type": "NPU", "variable": "ASCEND_RT_VISIBLE_DEVICES"}
+    builder = RLJobBuilder().device_type("NPU").device_per_node(2).config(config).trainer(HERE, "Host")
+    builder = builder.actor(HERE, "Guest").total(2).rollout(HERE, "Guest").total(2)
+    seen = guests(builder.with_collocation("actor", "rollout"))
+    for rank in range(2):
+        assert seen[f"actor-{rank}"]["ray_devices"] == seen[f"rollout-{rank}"]["ray_devices"]
+        assert seen[f"actor-{rank}"]["visible"] == seen[f"actor-{rank}"]["ray_devices"][0]
+    assert {seen[f"actor-{rank}"]["visible"] for rank in range(2)} == {"0", "1"}
+
+
+@pytest.mark.usefixtures("ray_2_nodes_8_gpus")
+def test_the_planner_sees_rays_labels_of_a_node():
+    assert all(node.labels["ray.io/node-id"] == node.node_id for node in view_cluster().nodes)

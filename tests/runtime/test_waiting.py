@@ -1,0 +1,197 @@
+"""A job that fits the cluster, but not what others leave free, waits in sight; a Master may die meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from checks import wait_until
+from planned_submit import submit_with_plan
+
+from dlrl_core import RLJobBuilder
+from dlrl_core.api.job_handle import JobHandle
+from dlrl_core.context import JobContext, default_store_url, open_store
+from dlrl_core.errors import JobFailedError, PlanError
+
+HERE = "sample_jobs.places"
+
+
+def job(total: int = 2, **config):
+    builder = RLJobBuilder().device_per_node(4).config(config).trainer(HERE, "Host")
+    return builder.actor(HERE, "Guest").total(total).build()
+
+
+def record_of(name: str):
+    return JobContext.load(open_store(default_store_url()), name).record
+
+
+@contextmanager
+def somebody_holds_all_gpus() -> Iterator[None]:
+    import ray
+    from ray.util import placement_group, remove_placement_group
+
+    group = placement_group([{"GPU": 4}, {"GPU": 4}], strategy="SPREAD")
+    ray.get(group.ready())
+    try:
+        yield
+    finally:
+        remove_placement_group(group)
+
+
+def master_pid() -> int:
+    found = [process.pid for process in psutil.process_iter() if _is_master(process)]
+    assert len(found) == 1
+    return found[0]
+
+
+def _is_master(process: psutil.Process) -> bool:
+    try:
+        return bool(process.cmdline()) and process.cmdline()[0].startswith("ray::Master")
+    except psutil.Error:
+        return False
+
+
+def kill_master(handle: JobHandle, name: str) -> None:
+    """SIGKILL; returns when the next one has taken up the job."""
+    before = record_of(name).master_incarnation
+    os.kill(master_pid(), signal.SIGKILL)
+    wait_until(lambda: record_of(name).master_incarnation == before + 1, "a new Master has taken up the job", 60)
+    assert handle.status().view["master_incarnation"] == before + 1
+
+
+def test_a_job_that_no_cluster_state_would_fit_is_refused_within_two_seconds(ray_2_nodes_8_gpus):
+    began = time.monotonic()
+    with pytest.raises(PlanError) as raised:
+        job(total=9).submit("huge")
+    assert time.monotonic() - began < 2.0
+    assert "role 'actor' needs 9 x (1 GPU, 1 CPU)" in str(raised.value)
+    assert "it would fit with" in str(raised.value)
+
+
+def test_a_job_waits_for_what_others_hold_and_status_says_for_what(ray_2_nodes_8_gpus, tmp_path):
+    with somebody_holds_all_gpus():
+        handle = job().submit("patient", blocking=False)
+        status = wait_until(lambda: (now := handle.status()).waiting_for and now, "it says what it waits for")
+        assert status.state == "reserving"
+        assert "role 'actor' needs 2 x (1 GPU, 1 CPU); the cluster has 0 GPU" in status.waiting_for
+        shown = run_dlrl("status", "patient", address=ray_2_nodes_8_gpus)
+        assert "waiting for" in shown and "role 'actor' needs 2 x (1 GPU, 1 CPU)" in " ".join(shown.split())
+        listed = json.loads(run_dlrl("status", "--json", address=ray_2_nodes_8_gpus))["jobs"]
+        assert [row["waiting_for"] for row in listed] == [status.waiting_for]
+    assert len(handle.wait(timeout=60).value["last"]) == 2
+    assert handle.status().waiting_for is None
+
+
+def run_dlrl(*words: str, address: str) -> str:
+    """The real command, which joins the cluster as anybody would."""
+    command = [str(Path(sys.executable).with_name("dlrl")), *words, "--address", address]
+    env = {**os.environ, "COLUMNS": "300"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=env).stdout
+
+
+def test_a_wait_is_bounded_and_its_end_names_what_was_missing(ray_2_nodes_8_gpus):
+    with somebody_holds_all_gpus():
+        with pytest.raises(
+            JobFailedError, match=r"not granted its reservation within 1.5 s: role 'actor' needs 2 x"
+        ):
+            job().submit("short", wait_for_resources_s=1.5)
+        with pytest.raises(PlanError, match="role 'actor' needs 2 x"):
+            job().submit("none", wait_for_resources_s=0)
+    assert record_of("short").state == "failed"
+
+
+def test_a_waiting_job_names_the_other_jobs_that_hold_resources(ray_2_nodes_8_gpus, tmp_path):
+    until = tmp_path / "end"
+    first = job(total=4, until=str(until)).submit("first", blocking=False)
+    both = RLJobBuilder().node_num(2).device_per_node(4).trainer(HERE, "Host").actor(HERE, "Guest").total(8).build()
+    second = both.submit("second", blocking=False)
+    status = wait_until(lambda: (now := second.status()).waiting_for and now, "the second job waits")
+    assert "other jobs hold resources: 'first'" in status.waiting_for
+    until.touch()
+    first.wait(timeout=60)
+    assert len(second.wait(timeout=60).value["last"]) == 8
+
+
+def test_a_plan_whose_place_was_taken_in_between_is_made_again_elsewhere(ray_2_nodes_8_gpus):
+    """The driver plans and asks; somebody else is faster on that node, and the other node is free."""
+    import ray
+    from ray.util import placement_group, remove_placement_group
+
+    from dlrl_core.plan import make_plan
+    from dlrl_core.scheduler.cluster_probe import view_cluster
+
+    late = job()
+    plan = make_plan(late.spec, view_cluster())
+    group = placement_group([{"GPU": 4}], bundle_label_selector=[{"ray.io/node-id": plan.nodes[0].node_id}])
+    ray.get(group.ready())
+    try:
+        value = submit_with_plan("late", late, plan).wait(timeout=60).value
+    finally:
+        remove_placement_group(group)
+    assert {one["node"] for one in value["last"]}.isdisjoint({plan.nodes[0].node_id})
+    assert record_of("late").plan_number == 2
+
+
+def test_a_master_killed_while_it_waits_goes_on_waiting_and_the_job_finishes(ray_2_nodes_8_gpus):
+    with somebody_holds_all_gpus():
+        handle = job().submit("waits", blocking=False)
+        wait_until(lambda: handle.status().waiting_for, "the job waits")
+        kill_master(handle, "waits")
+        assert wait_until(lambda: handle.status().waiting_for, "it still waits")
+    assert len(handle.wait(timeout=60).value["last"]) == 2
+
+
+def test_a_master_killed_while_workloads_start_moves_nobody(ray_2_nodes_8_gpus):
+    handle = job(construct_s=4).submit("starts", blocking=False)
+    wait_until(lambda: all(one["pid"] for one in handle.status().workloads), "all processes are up")
+    before = {one["name"]: (one["pid"], one["actor_id"], one["node_id"]) for one in handle.status().workloads}
+    assert handle.status().state == "starting"
+    kill_master(handle, "starts")
+    value = handle.wait(timeout=60).value
+    assert {one["name"]: one["pid"] for one in value["last"]} == {name: one[0] for name, one in before.items()}
+    after = {one["name"]: (one["pid"], one["actor_id"], one["node_id"]) for one in handle.status().workloads}
+    assert after == before
+
+
+def test_a_master_killed_while_the_job_runs_moves_nobody_and_loses_nothing(ray_2_nodes_8_gpus, tmp_path):
+    """Twice; the trainer neither notices nor begins again."""
+    until = tmp_path / "end"
+    handle = job(until=str(until)).submit("runs", blocking=False)
+    wait_until(lambda: handle.status().state == "running", "the job runs")
+    for _ in range(2):
+        kill_master(handle, "runs")
+    until.touch()
+    value = handle.wait(timeout=60).value
+    assert value["first"] == value["last"]
+    messages = [event.message for event in JobContext.load(open_store(default_store_url()), "runs").journal()]
+    assert messages.count("2 workloads and the trainer go on as they are") == 2
+
+
+def test_a_workload_that_dies_while_there_is_no_master_is_not_replaced_by_a_blank_one(ray_2_nodes_8_gpus, tmp_path):
+    handle = job(until=str(tmp_path / "never")).submit("loses", blocking=False)
+    wait_until(lambda: handle.status().state == "running", "the job runs")
+    victim = handle.status().workloads[1]
+    os.kill(master_pid(), signal.SIGKILL)
+    os.kill(victim["pid"], signal.SIGKILL)
+    with pytest.raises(JobFailedError, match=f"workload '{victim['name']}' died"):
+        handle.wait(timeout=90)
+
+
+def test_a_master_killed_while_the_job_stops_finishes_stopping(ray_2_nodes_8_gpus, tmp_path):
+    handle = job(until=str(tmp_path / "never")).submit("stops", blocking=False)
+    wait_until(lambda: handle.status().state == "running", "the job runs")
+    pid = master_pid()
+    handle._ask(handle._master.stop, "enough")
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: record_of("stops").state == "stopped", "the job is stopped all the same", 60)
+    assert record_of("stops").why == "enough"
+    handle.detach()
