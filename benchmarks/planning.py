@@ -107,7 +107,9 @@ def main() -> None:
     one_by_one: list[float] = []
     all_at_once: list[float] = []
     try:
-        ray.init(address=cluster.add_nodes(ClusterView.described(node_num=1, resources={"CPU": 2})), log_to_driver=False)
+        ray.init(
+            address=cluster.add_nodes(ClusterView.described(node_num=1, resources={"CPU": 2})), log_to_driver=False
+        )
         actor_class: Any = ray.remote(Nothing)
         actor = actor_class.remote()
         ray.get(actor.nothing.remote())

@@ -100,6 +100,7 @@ def _spec(draft: JobDraft, defaults: FrameworkDefaults | None, config: ConfigVal
         spare_nodes=_first(draft.spare_nodes, 0),
         budget=draft.budget or RestartBudget(),
         commits=draft.commits or CommitSpec(),
+        allows_chaos=draft.allows_chaos,
         device_type=_first(draft.device_type, defaults and defaults.device_type, "GPU"),
         policy=draft.policy or "separate_sync",
         config=config,

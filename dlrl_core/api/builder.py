@@ -80,6 +80,11 @@ class RLJobBuilder:
         self._draft.commits = self._draft.model("commits", CommitSpec, wishes)
         return self
 
+    def allow_chaos(self, is_allowed: bool = True) -> Self:
+        """Let `dlrl chaos` break this job."""
+        self._draft.allows_chaos = bool(is_allowed)
+        return self
+
     def policy(self, name: str) -> Self:
         """The distribution policy, such as 'separate_sync' or 'colocate_sync'."""
         self._draft.policy = self._draft.text("policy", name)

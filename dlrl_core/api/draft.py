@@ -68,6 +68,7 @@ class JobDraft:
     spare_nodes: int | None = None
     budget: RestartBudget | None = None
     commits: CommitSpec | None = None
+    allows_chaos: bool = False
     policy: str | None = None
     global_env: dict[str, str] = field(default_factory=dict)
     trainer: ClassRef | None = None

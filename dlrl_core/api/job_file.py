@@ -19,7 +19,7 @@ _GROUPS = {
     "host_collocations": "with_host_collocation",
     "separations": "without_collocation",
 }
-_KEYS = (*_SIMPLE, *_MODELS, "trainer", "roles", *_GROUPS, "collocate_all")
+_KEYS = (*_SIMPLE, *_MODELS, "allow_chaos", "trainer", "roles", *_GROUPS, "collocate_all")
 _SEATING_KEYS = ("total", "min_total", "per_node", "env", "resource", "node_labels", "spread_over", "pack_into")
 _ROLE_ONLY = ("visible_devices", "failover", "hang_limit")
 _ROLE_KEYS = ("module", "class", *_SEATING_KEYS, *_ROLE_ONLY, "parts")
@@ -33,6 +33,8 @@ def tell(builder: RLJobBuilder, path: Path) -> None:
     for key in _SIMPLE:
         if said.get(key) is not None:
             getattr(builder, key)(_relative(said[key], path) if key == "config" else said[key])
+    if said.get("allow_chaos"):
+        builder.allow_chaos()
     for key in _MODELS:
         _tell_model(builder, key, said.get(key) or {}, problems)
     if said.get("trainer") is not None:

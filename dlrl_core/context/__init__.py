@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dlrl_core.context.job_state import check_transition as check_transition
     from dlrl_core.context.job_view import JobView as JobView
     from dlrl_core.context.journal import JournalEvent as JournalEvent
+    from dlrl_core.context.outage import OutageLimits as OutageLimits
     from dlrl_core.context.records import JobRecord as JobRecord
     from dlrl_core.context.records import ProgressRecord as ProgressRecord
     from dlrl_core.context.records import RestartRecord as RestartRecord
@@ -41,6 +42,7 @@ _HOMES = {
     "JobState": "job_state",
     "JobView": "job_view",
     "JournalEvent": "journal",
+    "OutageLimits": "outage",
     "ProgressRecord": "records",
     "RestartRecord": "records",
     "SqliteStore": "sqlite_store",
@@ -66,6 +68,7 @@ __all__ = [
     "JobState",
     "JobView",
     "JournalEvent",
+    "OutageLimits",
     "ProgressRecord",
     "RestartRecord",
     "SqliteStore",

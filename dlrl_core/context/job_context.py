@@ -24,14 +24,17 @@ from dlrl_core.context.documents import (
 )
 from dlrl_core.context.job_view import JobView, view_of
 from dlrl_core.context.journal import JournalEvent
+from dlrl_core.context.outage import OutageLimits
 from dlrl_core.context.records import JobRecord, WorkloadRecord
 from dlrl_core.context.store import Store, StoredJob
 from dlrl_core.context.workload_report import WorkloadReport
-from dlrl_core.errors import ContextError, JobExistsError, JobNotFoundError, StoreError
+from dlrl_core.context.write_queue import WriteQueue
+from dlrl_core.errors import ContextError, JobExistsError, JobNotFoundError, StoreError, StoreUnavailableError
 
 __all__ = ["Change", "JobContext"]
 
 _CHANGE_TIMEOUT_S = 60.0
+_LIMITS = OutageLimits()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,8 +43,6 @@ class _State:
 
     record: JobRecord
     workloads: Mapping[str, WorkloadRecord]
-    version: int
-    last_seq: int
 
 
 class JobContext:
@@ -49,12 +50,15 @@ class JobContext:
 
     Two processes may hold the same record; the one that commits second gets a StoreError and has to load
     again. So a Master that was replaced, and does not know it yet, can do no harm.
+
+    While the store can't be reached, changes go on in memory and wait for it in order: `is_degraded`.
     """
 
-    def __init__(self, store: Store, state: _State) -> None:
+    def __init__(self, store: Store, state: _State, queue: WriteQueue) -> None:
         """Not for callers: use `create` or `load`."""
         self._store = store
         self._state = state
+        self._queue = queue
         self._change_lock = threading.Lock()
         self._changing_thread: int | None = None
 
@@ -66,38 +70,36 @@ class JobContext:
         workloads: Iterable[WorkloadRecord] = (),
         *,
         takeover: bool = False,
+        limits: OutageLimits = _LIMITS,
     ) -> JobContext:
         """Write the record of a new run. A job of that name that ended is replaced; its journal is kept.
 
         Raises JobExistsError if the job of that name has not ended. With `takeover` it is replaced all the
-        same, and whoever still writes to it is refused from then on.
+        same, and whoever still writes to it is refused from then on. Waits for no store that is down:
+        StoreUnavailableError.
         """
         ordered = _by_name(record.name, workloads)
         old = store.load(record.name)
         try:
-            return _write_new(cls, store, record, ordered, old, takeover=takeover)
+            return _write_new(cls, store, record, ordered, old, takeover=takeover, limits=limits)
+        except StoreUnavailableError:
+            raise
         except StoreError:  # did somebody create it in between? Then there is a better answer.
             now = store.load(record.name)
             if (now and now.version) == (old and old.version):
                 raise
-            return _write_new(cls, store, record, ordered, now, takeover=takeover)
+            return _write_new(cls, store, record, ordered, now, takeover=takeover, limits=limits)
 
     @classmethod
-    def load(cls, store: Store, job: str) -> JobContext:
+    def load(cls, store: Store, job: str, *, limits: OutageLimits = _LIMITS) -> JobContext:
         """The record as last committed. Raises JobNotFoundError; SchemaError if this dlrl can't read it."""
         stored = store.load(job)
         if stored is None:
             known = ", ".join(f"'{name}'" for name in store.jobs()) or "none"
             raise JobNotFoundError(job, f"no job is named '{job}'; known jobs: {known}")
-        return cls(
-            store,
-            _State(
-                record=read_job(job, stored.documents),
-                workloads=read_workloads(job, stored.documents),
-                version=stored.version,
-                last_seq=stored.last_seq,
-            ),
-        )
+        state = _State(record=read_job(job, stored.documents), workloads=read_workloads(job, stored.documents))
+        queue = WriteQueue(store, job, version=stored.version, last_seq=stored.last_seq, limits=limits)
+        return cls(store, state, queue)
 
     @property
     def record(self) -> JobRecord:
@@ -110,15 +112,35 @@ class JobContext:
 
     @property
     def version(self) -> int:
-        """Of the last commit this process made or loaded."""
-        return self._state.version
+        """Of the last commit in the store that this process made or loaded."""
+        return self._queue.version
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether changes wait because the store does not answer, or can't be written any more."""
+        return self.degraded is not None
+
+    @property
+    def degraded(self) -> str | None:
+        """In one sentence, what is wrong between here and the store; None if nothing is."""
+        return self._queue.degraded
+
+    @property
+    def degraded_since(self) -> float | None:
+        """When the store stopped to answer, in epoch seconds; None while it does."""
+        return self._queue.degraded_since
 
     @contextmanager
-    def change(self) -> Iterator[Change]:
+    def change(self, *, is_durable: bool = False) -> Iterator[Change]:
         """A transaction: what the block collects is written in one commit when it ends, then seen here.
 
         If the block raises, or the store refuses, nothing has changed. One change is open at a time: another
         thread waits for it; the same thread, such as another asyncio task, gets a ContextError.
+
+        If the store does not answer, the change is seen here after a second at most, and its commit waits for
+        the store; all later ones wait behind it. Should somebody else have written meanwhile, none of them is,
+        and every later change raises. With `is_durable` a change never waits: StoreUnavailableError, after
+        which the job must be loaded again.
         """
         with self._only_change():
             change = Change(self._state.record, self._state.workloads)
@@ -126,10 +148,13 @@ class JobContext:
                 yield change
             finally:
                 change.close()
-            self._commit(change.collected())
+            self._commit(change.collected(), is_durable=is_durable)
 
     def journal(self, after_seq: int | None = None, limit: int | None = None) -> list[JournalEvent]:
-        """Events from the store, oldest first, at most `limit`: those of this run, or all after a number."""
+        """Events from the store, oldest first, at most `limit`: those of this run, or all after a number.
+
+        Those that wait for the store are not among them yet.
+        """
         start = self.record.journal_start if after_seq is None else after_seq
         job = self.record.name
         return [JournalEvent.of(event, job=job) for event in self._store.journal(job, start, limit)]
@@ -140,12 +165,26 @@ class JobContext:
         `reports` are the latest by workload name; only the Master has them.
         """
         state = self._state
-        return view_of(state.record, state.workloads.values(), reports or {}, version=state.version)
+        return view_of(
+            state.record, state.workloads.values(), reports or {}, version=self.version, degraded=self.degraded
+        )
 
     @property
     def last_seq(self) -> int:
         """Number of the newest journal event: `journal(last_seq - 20)` gives the last twenty."""
-        return self._state.last_seq
+        return self._queue.last_seq
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Write what still waits for the store. Takes no more changes; may be called twice.
+
+        Raises StoreUnavailableError if that takes longer, and says how much is lost with this process. Blocks:
+        not for an event loop. The store stays open.
+        """
+        self._queue.close(timeout_s)
+
+    def fail_for(self, seconds: float) -> None:
+        """Chaos: for so long, be as if the store could not be reached."""
+        self._queue.fail_for(seconds)
 
     @contextmanager
     def _only_change(self) -> Iterator[None]:
@@ -161,22 +200,16 @@ class JobContext:
             self._changing_thread = None
             self._change_lock.release()
 
-    def _commit(self, new: Collected) -> None:
+    def _commit(self, new: Collected, *, is_durable: bool) -> None:
         if not new.documents and not new.events:
             return
-        version = self._store.commit(
-            self.record.name,
-            expected_version=self.version,
+        self._queue.write(
             puts={key: text for key, text in new.documents.items() if text is not None},
             deletes=[key for key, text in new.documents.items() if text is None],
             events=new.events,
+            is_durable=is_durable,
         )
-        self._state = _State(
-            record=new.record,
-            workloads=_merged(self._state.workloads, new.workloads),
-            version=version,
-            last_seq=self._state.last_seq + len(new.events),
-        )
+        self._state = _State(record=new.record, workloads=_merged(self._state.workloads, new.workloads))
 
 
 def _by_name(job: str, workloads: Iterable[WorkloadRecord]) -> Mapping[str, WorkloadRecord]:
@@ -204,6 +237,7 @@ def _write_new(
     old: StoredJob | None,
     *,
     takeover: bool,
+    limits: OutageLimits,
 ) -> JobContext:
     replaced = read_job(record.name, old.documents) if old else None
     if old and replaced:
@@ -218,8 +252,9 @@ def _write_new(
         deletes=[key for key in old.documents if key not in puts] if old else (),
         events=[_submitted(record, replaced).to_text()],
     )
-    state = _State(record=record, workloads=workloads, version=version, last_seq=record.journal_start + 1)
-    return cls(store, state)
+    last_seq = record.journal_start + 1
+    queue = WriteQueue(store, record.name, version=version, last_seq=last_seq, limits=limits)
+    return cls(store, _State(record=record, workloads=workloads), queue)
 
 
 def _submitted(new: JobRecord, old: JobRecord | None) -> JournalEvent:

@@ -28,6 +28,8 @@ class JobView(TypedDict):
     ended_at: float | None
     why: str | None
     waiting_for: str | None
+    degraded: str | None
+    """What is wrong between the Master and the store, in one sentence; only the Master knows."""
     store_url: str
     address: str | None
     master_incarnation: int
@@ -46,6 +48,7 @@ def view_of(
     reports: Mapping[str, WorkloadReport],
     *,
     version: int,
+    degraded: str | None,
 ) -> JobView:
     """The view of one moment. `why` and `detail` were redacted when they were written."""
     return {
@@ -58,6 +61,7 @@ def view_of(
         "ended_at": record.ended_at,
         "why": record.why,
         "waiting_for": record.waiting_for,
+        "degraded": redact(degraded),
         "store_url": redact(record.store_url),
         "address": redact(record.address),
         "master_incarnation": record.master_incarnation,

@@ -10,25 +10,14 @@ from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from dlrl_core.context.redis_errors import ALL, as_ours, is_broken_connection
 from dlrl_core.context.redis_url import RedisUrl
-from dlrl_core.errors import SchemaError, StoreError, StoreUnavailableError
+from dlrl_core.errors import StoreError
 
 CONNECT_TIMEOUT_S = 2.0
 COMMAND_TIMEOUT_S = 5.0
 
 T = TypeVar("T")
-
-_NOT_NOW = (
-    exceptions.ConnectionError,
-    exceptions.TimeoutError,
-    exceptions.ReadOnlyError,
-    exceptions.MasterDownError,
-    exceptions.ClusterDownError,
-    exceptions.TryAgainError,
-    OSError,
-)
-_NOT_NOW_CODES = ("MISCONF", "NOREPLICAS", "BUSY", "OOM", "LOADING", "READONLY")
-_NEVER_TWICE = (exceptions.AuthenticationError, exceptions.BusyLoadingError, exceptions.MaxConnectionsError)
 
 
 class RedisClient:
@@ -61,7 +50,11 @@ class RedisClient:
             with self._redis.pipeline(transaction=True) as pipeline:
                 for words in commands:
                     pipeline.execute_command(*words)
-                return list(pipeline.execute())
+                answers = pipeline.execute(raise_on_error=False)  # which would hide the code of an error in a sentence
+            for answer in answers:
+                if isinstance(answer, exceptions.RedisError):
+                    raise answer
+            return list(answers)
 
         return self._said(transaction)
 
@@ -72,32 +65,12 @@ class RedisClient:
             try:
                 return command()
             except exceptions.ConnectionError as error:
-                if isinstance(error, _NEVER_TWICE):
+                if not is_broken_connection(error):
                     raise
                 return command()  # an idle connection is often cut by what is between us
-        except (exceptions.RedisError, OSError) as error:
-            raise self._as_ours(error) from error
+        except ALL as error:
+            raise as_ours(error, self.label) from error
 
     def close(self) -> None:
         self._is_closed = True
         self._redis.close()
-
-    def _as_ours(self, error: Exception) -> StoreError | SchemaError:
-        text = str(error).strip().rstrip(".") or type(error).__name__
-        if isinstance(error, exceptions.AuthenticationError | exceptions.AuthenticationWrongNumberOfArgsError):
-            return StoreUnavailableError(
-                f"the store {self.label} refused the login: {text}; check user and password of its url"
-            )
-        if isinstance(error, exceptions.MovedError | exceptions.AskError):
-            return StoreError(f"the store {self.label} is a Redis Cluster; give the url of a single server")
-        if isinstance(error, exceptions.NoPermissionError):
-            return StoreError(f"the store {self.label} does not let this user in: {text}; change its ACL")
-        if text.startswith("WRONGTYPE"):
-            return SchemaError(f"the store {self.label} holds keys that dlrl did not write; choose another prefix")
-        if isinstance(error, _NOT_NOW) or text.startswith(_NOT_NOW_CODES) or "maxmemory" in text:
-            return StoreUnavailableError(
-                f"the store {self.label} does not answer: {text}; is the server up, and reachable from this node?"
-                if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError | OSError)
-                else f"the store {self.label} can't write now: {text}"
-            )
-        return StoreError(f"the store {self.label} answered with an error: {text}")

@@ -26,6 +26,8 @@ class TrainerGone:
 
     reason: str
     step: int | None
+    incarnation: int = 0
+    """Of the process that is gone: by the time it is looked at, another one may be there."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from dlrl_core.context import JobContext, WorkloadState
 from dlrl_core.diagnosis import WorkloadGone
 from dlrl_core.errors import DlrlError, WorkloadDiedError
 from dlrl_core.master.launch import MasterLaunch
+from dlrl_core.master.placing import Placing
 from dlrl_core.master.process_launches import start_workload
 from dlrl_core.master.waiting import answers_of
 from dlrl_core.plan import ExecutionPlan
@@ -46,19 +47,27 @@ class Crew:
         self._watches: dict[str, asyncio.Task[None]] = {}
         self.tables: dict[RoleType, bytes] = {}
         self.master = MasterHandle(namespace=namespace_of(launch.job), name=MASTER)
-        self.plan: ExecutionPlan | None = None
-        self.group: Any = None
+        self._placing: Placing | None = None
 
     @property
     def size(self) -> int:
         return len(self._hosts)
 
-    def follow(self, plan: ExecutionPlan, group: Any) -> None:
-        """From now on, workloads sit where this plan says."""
-        self.plan, self.group = plan, group
+    @property
+    def is_complete(self) -> bool:
+        """Whether each workload of the plan has a process; one that died while there was no Master has none."""
+        return all(one.name in self._hosts for one in self.plan.workloads)
+
+    def follow(self, placing: Placing) -> None:
+        """From now on, workloads sit where its plan says."""
+        self._placing = placing
+
+    @property
+    def plan(self) -> ExecutionPlan:
+        assert self._placing is not None
+        return self._placing.plan
 
     def handles(self) -> list[WorkloadHandle]:
-        assert self.plan is not None
         return [
             WorkloadHandle(
                 name=one.name, role=str(one.role), rank=one.rank, ray_actor=self._hosts[one.name], part=one.part
@@ -75,17 +84,18 @@ class Crew:
 
     async def start(self, names: Collection[str]) -> None:
         """Start these processes, or find those that were started, and construct their classes together."""
-        assert self.plan is not None
         for workload in self.plan.workloads:
             if workload.name in names:
                 incarnation = self._context.workloads[workload.name].incarnation
-                self._hosts[workload.name] = start_workload(self._launch, self._spec, workload, self.group, incarnation)
+                assert self._placing is not None
+                group, bundle = self._placing.seat_of(workload)
+                seated = workload._replace(bundle=bundle)
+                self._hosts[workload.name] = start_workload(self._launch, self._spec, seated, group, incarnation)
         await self._meet(names)
         await self._construct(names)
 
     async def adopt(self, found: Mapping[str, Any]) -> list[str]:
         """Take over processes that an earlier Master had ready, as they are; returns those that are gone meanwhile."""
-        assert self.plan is not None
         records = self._context.workloads
         ready = [one.name for one in self.plan.workloads if records[one.name].state is WorkloadState.READY]
         missing = [name for name in ready if name not in found]
@@ -102,9 +112,11 @@ class Crew:
                 continue
             self._hosts[name], self._facts[name] = living[name], fact
             self._watch(name)
-        tables = [name for name in self._hosts if name.endswith("-0")]
-        for name in tables:
-            table = await self._hosts[name].method_table.remote()
+        for name in [name for name in self._hosts if name.endswith("-0")]:
+            try:
+                table = await self._hosts[name].method_table.remote()
+            except GONE:
+                continue  # it has just died: its watch tells, and its next process has the table
             self.tables[RoleType(name.rpartition("-")[0])] = table
         return missing
 
@@ -130,14 +142,14 @@ class Crew:
 
     async def _construct(self, names: Collection[str]) -> None:
         """Construct all classes at once; the ranks of a role meet at a port of rank 0's node."""
-        assert self.plan is not None
         devices = self._devices_of_roles()
         refs = {}
         for workload in self.plan.workloads:
             if workload.name in names:
-                first = self._facts[workload.role.workload_name(0)]
+                own = self._facts[workload.name]
+                first = self._facts.get(workload.role.workload_name(0), own)  # unless it died with its Master
                 refs[workload.name] = self._hosts[workload.name].construct.remote(
-                    self.master, first.address, first.offered_port, devices[workload.role, workload.node]
+                    self.master, first.address, first.offered_port or 0, devices[workload.role, workload.node]
                 )
         made = await self._answers(refs, "construct", self._launch.limits.construct_s)
         with self._context.change() as change:
@@ -148,11 +160,10 @@ class Crew:
 
     def _devices_of_roles(self) -> dict[tuple[RoleType, int], tuple[str, ...]]:
         """The devices of each role on each node, in the order of local_rank."""
-        assert self.plan is not None
         devices: dict[tuple[RoleType, int], tuple[str, ...]] = {}
         for workload in self.plan.workloads:  # in rank order
             place = (workload.role, workload.node)
-            devices[place] = (*devices.get(place, ()), *self._facts[workload.name].device_ids)
+            devices[place] = (*devices.get(place, ()), *self._context.workloads[workload.name].device_ids)
         return devices
 
     async def _answers(self, refs: Mapping[str, Any], doing: str, timeout_s: float) -> dict[str, Any]:

@@ -28,6 +28,10 @@ _ADOPT_S = 300.0
 _NAME_FREE_S = 30.0
 
 
+class TrainerDiedError(Exception):
+    """The trainer's process died while it was starting."""
+
+
 class Executor:
     """Starts the trainer's process or takes it over, lets it run, and knows what it last said."""
 
@@ -83,7 +87,7 @@ class Executor:
         except RayTaskError as error:
             raise (error.cause if isinstance(error.cause, DlrlError) else error) from None
         except GONE as error:
-            raise TrainerError(f"the trainer's process died while it was starting: {death_reason(error)}") from None
+            raise TrainerDiedError(death_reason(error)) from None
         fact: HostFacts = facts["trainer"]
         check_run(fact, self._launch.run_id)
         with self._context.change() as change:

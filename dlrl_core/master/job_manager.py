@@ -6,15 +6,16 @@ Every action is written to the JobContext before it is done, so that a restarted
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 from ray.exceptions import RayTaskError
 
-from dlrl_core.context import JobContext, JobState, WorkloadReport, WorkloadState
+from dlrl_core.context import JobContext, JobState, TrainerState, WorkloadReport, WorkloadState
 from dlrl_core.diagnosis import CallLost, Observation, TrainerGone, TrainerRaised, WorkloadGone, diagnose
 from dlrl_core.errors import DlrlError, JobError, RemoteCause, WorkloadDiedError
 from dlrl_core.failover import EscalatingPolicy, FailoverPolicy, FailoverScope
 from dlrl_core.master.crew import Crew, quiet
-from dlrl_core.master.executor import Executor
+from dlrl_core.master.executor import Executor, TrainerDiedError
 from dlrl_core.master.hangs import HangWatch
 from dlrl_core.master.launch import JobEnding, MasterLaunch
 from dlrl_core.master.placing import Placing
@@ -26,9 +27,18 @@ from dlrl_core.trainer.progress import ProgressReport
 from dlrl_core.trainer.roster import Roll
 from dlrl_core.trainer.trainer_host import TrainerOutcome
 from dlrl_core.workload.death_reason import GONE, death_reason
+from dlrl_core.workload.fault import Fault, FaultKind, Suffering
 
 _LAST_WORD_S = 3.0
 _LOOK_S = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TrainerEnded:
+    """The trainer's `run` came to an end, in this process of it."""
+
+    outcome: TrainerOutcome
+    incarnation: int
 
 
 class JobManager:
@@ -41,7 +51,7 @@ class JobManager:
         self._policy = policy or EscalatingPolicy()
         self._spec = JobSpec.from_json(launch.spec_json)
         self._placing = Placing(launch, self._spec, context)
-        self._seen: asyncio.Queue[Observation | TrainerOutcome] = asyncio.Queue()
+        self._seen: asyncio.Queue[Observation | _TrainerEnded] = asyncio.Queue()
         self._crew = Crew(launch, self._spec, context, on_gone=self._seen.put_nowait)
         self._executor = Executor(launch, self._spec, context)
         self._trainer_watch: asyncio.Task[None] | None = None
@@ -65,6 +75,8 @@ class JobManager:
         try:
             self._hang_watch = asyncio.ensure_future(self._hangs.watch(self.reports))
             await self._take_off()
+            if self._seen.empty():
+                self._settle_down()
             return await self._control_loop()
         except DlrlError as error:
             cause = getattr(error, "cause", None)
@@ -88,14 +100,14 @@ class JobManager:
             await self._placing.settle()
             workloads, nodes = len(self._placing.plan.workloads), len(self._placing.plan.nodes)
             self._enter(JobState.STARTING, f"starting {workloads} workloads on {nodes} nodes, and the trainer")
-        self._crew.follow(self._placing.plan, self._placing.group)
+        self._crew.follow(self._placing)
         is_first = all(one.incarnation == 0 for one in self._context.workloads.values())
         await self._attempt(Recovery.everything(self._context, is_first=is_first))
 
     async def _adopt(self) -> None:
         """Take over what an earlier Master let run, as it is; who is not ready was being restarted, and still is."""
         self._placing.take_up()
-        self._crew.follow(self._placing.plan, self._placing.group)
+        self._crew.follow(self._placing)
         found = workload_launcher.processes_of(self._launch.job)
         trainer = found.pop(TRAINER, None)
         for name in await self._crew.adopt(found):
@@ -115,10 +127,14 @@ class JobManager:
             change.event("adopted", f"{self._crew.size} workloads go on as they are", subject="master")
         if is_trainer_there:
             self._watch_trainer()
-        if pending or not is_trainer_there:
-            await self._attempt(Recovery(names=frozenset(pending), with_trainer=not is_trainer_there))
-        else:
-            self._settle_down()
+        elif self._context.record.trainer.state is TrainerState.RUNNING:
+            self._seen.put_nowait(self._trainer_gone("it died while its master was being restarted"))
+        if pending or self._is_trainer_due():
+            await self._attempt(Recovery(names=frozenset(pending)))
+
+    def _is_trainer_due(self) -> bool:
+        """Whether it was written down that the trainer is to be started, and it has not been let run since."""
+        return self._context.record.trainer.state is not TrainerState.RUNNING
 
     # ---- the control loop
 
@@ -133,20 +149,21 @@ class JobManager:
             if self._seen.empty():
                 self._settle_down()
 
-    async def _handle(self, seen: Observation | TrainerOutcome) -> JobEnding | None:
-        if isinstance(seen, TrainerOutcome):
-            if seen.is_success:
-                return JobEnding(state=JobState.FINISHED, why=None, result=seen.result)
+    async def _handle(self, seen: Observation | _TrainerEnded) -> JobEnding | None:
+        if not self._is_news(seen):
+            return None
+        if isinstance(seen, _TrainerEnded):
+            outcome = seen.outcome
+            if outcome.is_success:
+                return JobEnding(state=JobState.FINISHED, why=None, result=outcome.result)
             seen = TrainerRaised(
-                why=seen.why or "the trainer failed",
-                cause=seen.cause,
-                failed_workload=seen.failed_workload,
-                is_death=seen.is_death,
+                why=outcome.why or "the trainer failed",
+                cause=outcome.cause,
+                failed_workload=outcome.failed_workload,
+                is_death=outcome.is_death,
                 step=self._step(),
             )
         if isinstance(seen, WorkloadGone):
-            if not self._is_news(seen):
-                return None
             call = await self._executor.current_call(seen.name)
             reason = self._hangs.reason_of(seen.name) or seen.reason
             seen = WorkloadGone(name=seen.name, reason=reason, call=call, step=self._step(), actor_id=seen.actor_id)
@@ -162,10 +179,13 @@ class JobManager:
         await self._attempt(recovery)
         return None
 
-    def _is_news(self, seen: WorkloadGone) -> bool:
-        """Not of a process that was replaced already, nor of one that is not up yet and will be started anyway."""
-        record = self._context.workloads[seen.name]
-        return record.actor_id == seen.actor_id
+    def _is_news(self, seen: Observation | _TrainerEnded) -> bool:
+        """Not of a process that was replaced already."""
+        if isinstance(seen, WorkloadGone):
+            return (self._context.workloads[seen.name].actor_id or "") == seen.actor_id
+        if isinstance(seen, TrainerGone | _TrainerEnded):
+            return self._context.record.trainer.incarnation == seen.incarnation
+        return True
 
     async def _attempt(self, recovery: Recovery) -> None:
         """Carry out a recovery; should a process die on the way, that is one more thing seen."""
@@ -177,11 +197,17 @@ class JobManager:
             self._seen.put_nowait(
                 WorkloadGone(name=name, reason=str(error), call=None, step=self._step(), actor_id=actor_id)
             )
+        except TrainerDiedError as error:
+            self._seen.put_nowait(self._trainer_gone(f"while it was starting: {error}"))
 
     async def _carry_out(self, recovery: Recovery) -> None:
-        if recovery.with_trainer and not recovery.is_first:
+        if not recovery.is_first:
+            await self._placing.replace_lost_nodes()
+        is_trainer_due = self._is_trainer_due()
+        if is_trainer_due and not recovery.is_first:
             await self._end_trainer()
-        trainer = self._executor.start(self._placing.plan) if recovery.with_trainer else None
+        if is_trainer_due:
+            self._executor.start(self._placing.plan)
         names = recovery.names | {
             name for name, one in self._context.workloads.items() if one.state is not WorkloadState.READY
         }
@@ -189,13 +215,12 @@ class JobManager:
             await self._crew.start(names)
         elif names:
             await self._crew.restart(names)
-        if trainer is not None:
+        if is_trainer_due and self._crew.is_complete:  # else we come here again, for who is missing
             await self._executor.loaded(self._limits.construct_s)
             if self._context.record.state is not JobState.RUNNING:
                 self._enter(JobState.RUNNING, "the trainer runs")
             self._executor.run(self._crew)
             self._watch_trainer()
-        self._settle_down()
 
     async def _end_trainer(self) -> None:
         if self._trainer_watch is not None:
@@ -236,20 +261,32 @@ class JobManager:
         self._is_recovering = False
         self._changed.set()
 
+    # ---- chaos
+
+    def suffer(self, fault: Fault) -> None:
+        """Let it happen to the Master itself."""
+        Suffering(is_allowed=self._spec.allows_chaos, owner="the master").add(fault)
+
+    def check_chaos(self) -> None:
+        self.suffer(Fault(kind=FaultKind.SLOW))  # waits for a call that never comes, or is refused
+
     # ---- watching the trainer
 
     def _watch_trainer(self) -> None:
-        self._trainer_watch = asyncio.ensure_future(self._trainer_watched())
+        self._trainer_watch = asyncio.ensure_future(self._trainer_watched(self._context.record.trainer.incarnation))
 
-    async def _trainer_watched(self) -> None:
+    async def _trainer_watched(self, incarnation: int) -> None:
         try:
-            self._seen.put_nowait(await self._executor.outcome())
+            self._seen.put_nowait(_TrainerEnded(outcome=await self._executor.outcome(), incarnation=incarnation))
             return
         except GONE as error:
             reason = death_reason(error)
         except Exception as error:  # noqa: BLE001 - a watch that ends in silence would let the job hang for ever
             reason = f"it can no longer be watched: {type(error).__name__}: {error}"
-        self._seen.put_nowait(TrainerGone(reason=reason, step=self._step()))
+        self._seen.put_nowait(TrainerGone(reason=reason, step=self._step(), incarnation=incarnation))
+
+    def _trainer_gone(self, reason: str) -> TrainerGone:
+        return TrainerGone(reason=reason, step=self._step(), incarnation=self._context.record.trainer.incarnation)
 
     def _step(self) -> int | None:
         return self._context.record.progress.step

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dlrl_core.context import JobView, WorkloadReport
     from dlrl_core.trainer.progress import ProgressReport
     from dlrl_core.trainer.roster import Roll
+    from dlrl_core.workload.fault import Fault
 
 
 _GRACE_S = 0.1
@@ -157,6 +158,22 @@ class Master:
 
     async def report(self, report: WorkloadReport) -> None:
         self._manager.reports[report.name] = replace(report, step=self._context.record.progress.step)
+
+    async def inject(self, fault: Fault) -> None:
+        """Chaos: suffer this fault."""
+        from dlrl_core.workload.fault import FaultKind
+
+        await self.opened()
+        if fault.kind is FaultKind.STORE:
+            self._manager.check_chaos()
+            self._context.fail_for(fault.seconds)
+        else:
+            self._manager.suffer(fault)
+
+    async def chaos_noted(self, message: str, subject: str) -> None:
+        """Chaos tells what it does to the job."""
+        with self._context.change() as change:
+            change.event("chaos", message, subject=subject)
 
     async def ping(self) -> float:
         return time.time()

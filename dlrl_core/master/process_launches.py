@@ -73,6 +73,7 @@ def _workload(launch: MasterLaunch, spec: JobSpec, plan: WorkloadPlan, incarnati
         device_type=spec.device_type,
         visible_devices=role.visible_devices.value,
         durable_folder=launch.durable_folder,
+        allows_chaos=spec.allows_chaos,
     )
 
 
@@ -93,6 +94,7 @@ def _trainer(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan, incarnati
         role_classes={role.role: role.cls for role in spec.roles},
         resources={role: plan.of_role(role)[0].resources for role in plan.roles},
         durable_every=spec.commits.durable_every,
+        allows_chaos=spec.allows_chaos,
         incarnation=incarnation,
     )
 

@@ -27,6 +27,8 @@ class PlannedNode(_Frozen):
 
     node_id: str
     address: str = ""
+    move: int = 0
+    """0: it is the planned one; else the number of the move by which it took the place of a node that failed."""
 
     @property
     def shown(self) -> str:
@@ -167,6 +169,18 @@ class ExecutionPlan(_Frozen):
                 for run in group.runs:
                     on_node[run.node] += run.seats
         return counts
+
+    def moved(self, index: int, node_id: str, address: str) -> ExecutionPlan:
+        """The same plan with another node in the place of this one; a spare that is used so is no longer spare."""
+        number = max(node.move for node in self.nodes) + 1
+        new = PlannedNode(node_id=node_id, address=address, move=number)
+        nodes = tuple(new if at == index else node for at, node in enumerate(self.nodes))
+        spares = tuple(spare for spare in self.spares if spare.node_id != node_id)
+        return self.model_copy(update={"nodes": nodes, "spares": spares})
+
+    def bundles_on(self, index: int) -> list[int]:
+        """The bundles of a node, in order."""
+        return [number for number, bundle in enumerate(self.bundles) if bundle.node == index]
 
     def of_role(self, role: RoleType) -> tuple[WorkloadPlan, ...]:
         """The workloads of a role in rank order."""

@@ -23,12 +23,15 @@ class Style:
     """Choose the job's nodes first, those that fit the job's shape tightest, and balance the groups over them."""
     prefers_room: bool
     """A group takes the nodes with the most room; else those that are in use already, then the tightest."""
+    is_careful: bool = False
+    """Groups that take much of a node at once come first; and of nodes with the same room, those with the most left."""
 
 
 STYLES = (
     Style(opens_at_once=True, prefers_room=True),
     Style(opens_at_once=False, prefers_room=False),
     Style(opens_at_once=False, prefers_room=True),
+    Style(opens_at_once=False, prefers_room=True, is_careful=True),
 )
 
 
@@ -36,7 +39,7 @@ def place_greedily(problem: Problem, units: Sequence[int], style: Style) -> Plac
     """All groups in their order of difficulty."""
     floor = _Floor(problem, style)
     seats: list[Seats] = [[] for _ in units]
-    order = order_of(problem)
+    order = order_of(problem, largest_first=style.is_careful)
     for place, group in enumerate(order):
         found = floor.seats_for(group, units[group])
         if found is None:
@@ -49,7 +52,7 @@ def place_greedily(problem: Problem, units: Sequence[int], style: Style) -> Plac
     return Placement(units=tuple(units), seats=tuple(seats), spares=spares)
 
 
-def order_of(problem: Problem) -> list[int]:
+def order_of(problem: Problem, *, largest_first: bool = False) -> list[int]:
     """The most difficult first: few nodes to choose from, much on each, rules over labels or foes."""
 
     def difficulty(index: int) -> tuple[float, ...]:
@@ -58,6 +61,7 @@ def order_of(problem: Problem) -> list[int]:
         return (
             not devices,
             len(problem.eligible[index]),
+            -group.step * devices if largest_first else 0,
             -(group.units_per_node or 0) * devices,
             -devices,
             not (group.pack_into or group.spread_over),
@@ -159,11 +163,14 @@ class _Floor:
         """`size` units on each of some nodes."""
         key: Callable[[int], tuple[float, ...]]
         if self._style.prefers_room:
-            key = lambda n: (-rooms[n], not self._is_open[n], n)  # noqa: E731
+            key = lambda n: (-rooms[n], self._rest(n), not self._is_open[n], n)  # noqa: E731
         else:
             key = lambda n: (not self._is_open[n], rooms[n], n)  # noqa: E731
         chosen = self._opened(sorted(rooms, key=key), units // size)
         return [(node, size) for node in chosen] if len(chosen) == units // size else None
+
+    def _rest(self, node: int) -> int:
+        return -self.left[node][0] if self._style.is_careful else 0
 
     def _opened(self, order: Sequence[int], count: int) -> list[int]:
         """The first `count` of them, without opening more nodes than the job may use."""

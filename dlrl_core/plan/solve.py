@@ -46,8 +46,7 @@ def solve_for(problem: Problem, units: Counts, *, patience: int | None = None) -
         if isinstance(found, Placement):
             return found
         tried.append(found)
-    order = [*order_of(problem), None]
-    furthest = max(tried, key=lambda one: order.index(one.group))
+    furthest = max(tried, key=lambda one: (one.group is None, len(one.others)))
     try:
         searched = search(problem, units, patience or problem.patience)
     except PatienceLostError:

@@ -62,6 +62,36 @@ def ask_for(job: str, run_id: str, number: int, plan: ExecutionPlan, *, is_first
     return Reservation(job=job, run_id=run_id, number=number, seats=groups[0], spares=tuple(groups[1:]))
 
 
+def ask_for_move(job: str, run_id: str, number: int, plan: ExecutionPlan, index: int) -> PlacementGroup:
+    """Ask for the seats of one node of the plan that takes the place of another; what stands already is taken."""
+    node = plan.nodes[index]
+    name = _move(job, run_id, number, node.move)
+    standing = {name: group for name, group, _ in _standing(job, run_id)}
+    bundles = [dict(plan.bundles[bundle].resources) for bundle in plan.bundles_on(index)]
+    return standing.get(name) or placement_group(
+        bundles, name=name, lifetime="detached", bundle_label_selector=[{_NODE_ID: node.node_id}] * len(bundles)
+    )
+
+
+def release_spare(job: str, run_id: str, node_id: str) -> None:
+    """Give up what is held back on a spare node."""
+    table: dict[str, dict[str, Any]] = placement_group_table()
+    prefix = reservation_name(job, run_id, "")
+    for group in table.values():
+        is_spare = group["name"].startswith(prefix) and "-spare" in group["name"] and group["state"] != "REMOVED"
+        if is_spare and node_id in group["bundles_to_node_id"].values():
+            remove_placement_group(PlacementGroup(PlacementGroupID(bytes.fromhex(group["placement_group_id"]))))
+
+
+async def is_granted(group: PlacementGroup, timeout_s: float) -> bool:
+    """Whether the cluster has granted this one within the time."""
+    return bool(await asyncio.to_thread(group.wait, timeout_s))
+
+
+def release_group(group: PlacementGroup) -> None:
+    remove_placement_group(group)
+
+
 async def granted(reservation: Reservation, timeout_s: float) -> bool:
     """Whether the cluster has granted all of it within the time."""
     deadline = time.monotonic() + timeout_s
@@ -86,17 +116,16 @@ def release_all(job: str, run_id: str, *, but: int | None = None) -> None:
             remove_placement_group(group)
 
 
-def missing_nodes(plan: ExecutionPlan, living: set[str]) -> list[str]:
-    """Nodes of the plan, and spares, that are no longer there."""
-    return [node.shown for node in (*plan.nodes, *plan.spares) if node.node_id not in living]
-
-
 def _seats(job: str, run_id: str, number: int) -> str:
     return reservation_name(job, run_id, f"plan{number}")
 
 
 def _spare(job: str, run_id: str, number: int, index: int) -> str:
     return f"{_seats(job, run_id, number)}-spare{index}"
+
+
+def _move(job: str, run_id: str, number: int, move: int) -> str:
+    return f"{_seats(job, run_id, number)}-move{move}"
 
 
 def _nodes(plan: ExecutionPlan) -> list[str]:

@@ -154,6 +154,8 @@ class JobSpec(_Frozen):
     """No collocation: no two of these roles are on one node."""
     budget: RestartBudget = RestartBudget()
     commits: CommitSpec = CommitSpec()
+    allows_chaos: bool = False
+    """Whether `dlrl chaos` may break it."""
     spare_nodes: int = 0
     """Nodes held back, besides `node_num`, to replace one that fails."""
 

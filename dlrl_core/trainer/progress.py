@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from dlrl_core.trainer.call_log import CallLog
 
@@ -43,6 +44,7 @@ class Progress:
         self._step_began = time.perf_counter()
         self._at_begin: dict[str, float] = {}
         self._commit: str | None = None
+        self._at_steps: list[tuple[int, Callable[[], Any]]] = []
         self.changes = 0
 
     def enter(self, phase: str) -> None:
@@ -50,7 +52,17 @@ class Progress:
             self._phase = phase
             self.changes += 1
 
+    def at_step(self, step: int, do: Callable[[], Any]) -> None:
+        """Do something when this step begins, or at once if it has begun."""
+        if self._step is not None and self._step >= step:
+            do()
+        else:
+            self._at_steps.append((step, do))
+
     def begin_step(self, step: int, total: int) -> None:
+        for due, do in [one for one in self._at_steps if one[0] <= step]:
+            self._at_steps.remove((due, do))
+            do()
         with self._lock:
             if self._step is not None:
                 self._close_step()

@@ -24,6 +24,7 @@ from dlrl_core.trainer.roster import RestartFit, Roster
 from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_core.workload.class_loader import load_class
 from dlrl_core.workload.death_reason import GONE
+from dlrl_core.workload.fault import Fault, Suffering
 from dlrl_core.workload.process import HostFacts, ProcessSetup, end_children, host_facts, thread_stacks
 
 CONCURRENCY_GROUPS = (("control", 2), ("watch", 2))
@@ -43,6 +44,7 @@ class TrainerLaunch:
     role_classes: Mapping[RoleType, ClassRef]
     resources: Mapping[RoleType, dict[str, float]]
     durable_every: int = 10
+    allows_chaos: bool = False
     incarnation: int = 0
 
 
@@ -71,6 +73,7 @@ class TrainerHost:
         self._config: Any = None
         self._outcome: TrainerOutcome | None = None
         self._is_running = False
+        self._faults = Suffering(is_allowed=launch.allows_chaos, owner="the trainer")
         self._ended = threading.Event()
 
     @ray.method(concurrency_group="control")
@@ -145,6 +148,16 @@ class TrainerHost:
         self._ended.wait()
         assert self._outcome is not None
         return replace(self._outcome, progress=self._progress.report())
+
+    @ray.method(concurrency_group="control")
+    def inject(self, fault: Fault, step: int | None = None, target: Any = None) -> None:
+        """Chaos: suffer this fault, or, at the beginning of a step, let another process suffer it."""
+        if step is None:
+            self._faults.add(fault)
+            return
+        Suffering(is_allowed=self._launch.allows_chaos, owner="the trainer").add(replace(fault, method="check"))
+        hit = (lambda: self._faults.add(fault)) if target is None else (lambda: target.inject.remote(fault))
+        self._progress.at_step(step, hit)
 
     @ray.method(concurrency_group="control")
     def is_running(self) -> bool:

@@ -11,9 +11,12 @@ import os
 import shutil
 import tempfile
 import threading
+import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from dlrl_core.workload.state_files import POOL
 
 _KEPT = 2
 """Versions kept on each tier: the last one may be missing on another rank."""
@@ -52,6 +55,7 @@ class StateFolder:
         self._memory = memory_root(run_id) / workload
         self._durable = Path(durable) / workload if durable else None
         self._copying = threading.Lock()
+        self._being_copied: set[int] = set()
 
     def begin(self, version: int) -> Path:
         """An empty folder to write this version to."""
@@ -64,23 +68,42 @@ class StateFolder:
         """The version is written: from here on it counts. Older ones go, but the last."""
         folder = self._memory / f"{commit.version}.part"
         _publish(folder, self._memory / str(commit.version), commit)
-        _prune(self._memory)
+        self._recycle()
+
+    def _recycle(self) -> None:
+        """The oldest version's files may be written over; those left of an older one are removed in the background."""
+        old = [version for version in _versions(self._memory)[:-_KEPT] if version not in self._being_copied]
+        if not old:
+            return
+        pool, unused = self._memory / POOL, self._memory / f"unused-{uuid.uuid4().hex}"
+        if pool.exists():
+            pool.rename(unused)
+            threading.Thread(target=shutil.rmtree, args=(unused, True), name="dlrl-recycle", daemon=True).start()
+        (self._memory / str(old[-1])).rename(pool)
+        for version in old[:-1]:
+            shutil.rmtree(self._memory / str(version), ignore_errors=True)
 
     def copy_to_durable(self, version: int) -> None:
         """Copy a version to durable storage, one at a time; returns when it is there to stay."""
         if self._durable is None:
             return
-        with self._copying:
-            source, target = self._memory / str(version), self._durable / str(version)
-            if target.exists() or not source.exists():
-                return
-            part = self._durable / f"{version}.part"
-            shutil.rmtree(part, ignore_errors=True)
-            shutil.copytree(source, part)
-            _sync(part)
-            part.replace(target)
-            _sync_folder(self._durable)
-            _prune(self._durable)
+        self._being_copied.add(version)  # its files are not written over meanwhile
+        try:
+            with self._copying:
+                self._copy(self._memory / str(version), self._durable)
+        finally:
+            self._being_copied.discard(version)
+
+    def _copy(self, source: Path, durable: Path) -> None:
+        target, part = durable / source.name, durable / f"{source.name}.part"
+        if target.exists() or not source.exists():
+            return
+        shutil.rmtree(part, ignore_errors=True)
+        shutil.copytree(source, part)
+        _sync(part)
+        part.replace(target)
+        _sync_folder(durable)
+        _prune(durable)
 
     def held(self) -> dict[int, Commit]:
         """Every version that can be loaded here."""

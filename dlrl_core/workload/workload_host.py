@@ -26,6 +26,7 @@ from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.workload.base_workload import BaseWorkload
 from dlrl_core.workload.class_loader import load_class
 from dlrl_core.workload.devices import VARIABLES, own_devices, show_devices
+from dlrl_core.workload.fault import Fault, Suffering
 from dlrl_core.workload.identity import WorkloadIdentity, become
 from dlrl_core.workload.invocation import SLOTS, methods_of
 from dlrl_core.workload.process import HostFacts, ProcessSetup, end_children, free_port, host_facts, thread_stacks
@@ -46,6 +47,7 @@ class WorkloadLaunch:
     device_type: str = "GPU"
     visible_devices: str = "own"
     durable_folder: str | None = None
+    allows_chaos: bool = False
     report_period_s: float = 5.0
 
 
@@ -66,6 +68,7 @@ class WorkloadHost:
         self._call: tuple[str, float] | None = None
         self._coroutines: dict[object, tuple[str, float]] = {}
         self._slots: dict[int, str] = {}
+        self._faults = Suffering(is_allowed=launch.allows_chaos, owner=f"workload '{launch.identity.name}'")
         self._init_results: list[tuple[str, Any]] = []
         self._state_folder = StateFolder(
             run_id=launch.identity.run_id, workload=launch.identity.name, durable=launch.durable_folder
@@ -169,6 +172,8 @@ class WorkloadHost:
         self._version = None
         self._calling_thread = threading.get_ident()
         try:
+            if self._faults:
+                self._faults.before_call(method)
             result = self._bound(method)(*_resolved(args), **_resolved_kwargs(kwargs))
             if asyncio.iscoroutine(result):  # called through a handle, which does not know the method
                 result = asyncio.run_coroutine_threadsafe(result, self._event_loop()).result()
@@ -238,7 +243,10 @@ class WorkloadHost:
     def _run_hook(self, hook: str, folder: Callable[[], Path]) -> None:
         self._call = (hook, time.time())
         try:
-            self._bound(hook)(str(folder()))
+            path = folder()
+            if self._faults:
+                self._faults.before_call(hook)
+            self._bound(hook)(str(path))
         except Exception as error:  # noqa: BLE001 - the user's, or the folder's; both go to the trainer
             raise self._call_error(hook, error) from None
         finally:
@@ -272,6 +280,11 @@ class WorkloadHost:
     def watch(self) -> None:
         """Return when the workload is asked to end. A death is noticed because this call then fails."""
         self._ended.wait()
+
+    @ray.method(concurrency_group="control")
+    def inject(self, fault: Fault) -> None:
+        """Chaos: suffer this fault."""
+        self._faults.add(fault)
 
     @ray.method(concurrency_group="control")
     def ping(self) -> WorkloadReport:

@@ -338,9 +338,12 @@ class CountingStoreStandIn(SqliteStore):
         puts: Mapping[str, str],
         deletes: Collection[str] = (),
         events: Sequence[str] = (),
+        commit_id: str | None = None,
     ) -> int:
         self.keys = [*puts, *deletes]
-        return super().commit(job, expected_version=expected_version, puts=puts, deletes=deletes, events=events)
+        return super().commit(
+            job, expected_version=expected_version, puts=puts, deletes=deletes, events=events, commit_id=commit_id
+        )
 
 
 @pytest.mark.parametrize(

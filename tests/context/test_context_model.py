@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from context_samples import job_record, workload_record
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
-from dlrl_core.context import Change, JobContext, JobState, SqliteStore, WorkloadState
+from dlrl_core.context import Change, JobContext, JobState, WorkloadState, open_store
 from dlrl_core.errors import ContextError, StoreError
 from dlrl_core.roles import RoleType
 
@@ -47,13 +52,12 @@ class Abort(Exception):
 
 
 class OneJob(RuleBasedStateMachine):
-    """Drives a real context on a real file, and remembers only the messages that were committed."""
+    """Drives a real context on a real store, and remembers only the messages that were committed."""
 
-    def __init__(self) -> None:
+    def __init__(self, url: str) -> None:
         super().__init__()
-        self.directory = tempfile.TemporaryDirectory()
-        self.path = Path(self.directory.name) / "context.db"
-        self.store = SqliteStore(self.path)
+        self.url = url
+        self.store = open_store(url)
         self.context = JobContext.create(self.store, job_record())
         self.messages = ["job 'my-ppo' was submitted"]
 
@@ -76,7 +80,7 @@ class OneJob(RuleBasedStateMachine):
 
     @rule()
     def somebody_else_writes(self) -> None:
-        with SqliteStore(self.path) as other_store:
+        with open_store(self.url) as other_store:
             other = JobContext.load(other_store, "my-ppo")
             with other.change() as change:
                 self.note(change, "other")
@@ -87,7 +91,7 @@ class OneJob(RuleBasedStateMachine):
     @rule()
     def the_master_restarts(self) -> None:
         self.store.close()
-        self.store = SqliteStore(self.path)
+        self.store = open_store(self.url)
         self.context = JobContext.load(self.store, "my-ppo")
         with self.context.change() as change:
             change.job(master_incarnation=change.record.master_incarnation + 1)
@@ -101,7 +105,7 @@ class OneJob(RuleBasedStateMachine):
 
     @invariant()
     def loaded_equals_memory(self) -> None:
-        with SqliteStore(self.path) as reader:
+        with open_store(self.url) as reader:
             loaded = JobContext.load(reader, "my-ppo")
             assert loaded.record == self.context.record
             assert list(loaded.workloads.items()) == list(self.context.workloads.items())
@@ -115,8 +119,8 @@ class OneJob(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.store.close()
-        self.directory.cleanup()
 
 
-TestOneJob = OneJob.TestCase
-TestOneJob.settings = settings(max_examples=20, stateful_step_count=12, deadline=None)
+def test_what_is_loaded_is_what_was_in_memory(new_store_url: Callable[[], str]) -> None:
+    few = settings(max_examples=20, stateful_step_count=12, deadline=None)
+    run_state_machine_as_test(lambda: OneJob(new_store_url()), settings=few)

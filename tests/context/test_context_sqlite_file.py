@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-import threading
 from pathlib import Path
 
 import pytest
 from context_samples import run_python, survives_pickle
 
 from dlrl_core.context import SqliteStore
-from dlrl_core.errors import SchemaError, StoreError
+from dlrl_core.errors import SchemaError, StoreError, StoreUnavailableError
 
 SIDE_FILES = ("", "-wal", "-shm")
 
@@ -61,11 +60,11 @@ def test_directory_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
     assert mode(tmp_path) == 0o755
 
 
-def test_reading_what_is_not_there_leaves_nothing_behind(store: SqliteStore, store_path: Path) -> None:
-    assert store.load("a") is None
-    assert store.jobs() == []
-    assert store.journal("a") == []
-    store.delete("a")
+def test_reading_what_is_not_there_leaves_nothing_behind(sqlite_store: SqliteStore, store_path: Path) -> None:
+    assert sqlite_store.load("a") is None
+    assert sqlite_store.jobs() == []
+    assert sqlite_store.journal("a") == []
+    sqlite_store.delete("a")
 
     assert not store_path.parent.exists()
 
@@ -106,7 +105,7 @@ def test_lock_that_is_never_released_is_named(store_path: Path) -> None:
         version = commit(store)
         blocker = sqlite3.connect(store_path, isolation_level=None)
         blocker.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match=r"context\.db' stayed locked for 0\.05 s"):
+        with pytest.raises(StoreUnavailableError, match=r"context\.db' stayed locked for 0\.05 s"):
             commit(store, version)
         blocker.close()
         commit(store, version)
@@ -180,8 +179,59 @@ def test_commit_to_a_file_that_was_removed_is_refused(store_path: Path) -> None:
         version = commit(store)
         for suffix in SIDE_FILES:
             side(store_path, suffix).unlink()
-        with pytest.raises(StoreError, match="was removed or replaced while in use"):
+        with pytest.raises(StoreUnavailableError, match="was removed while in use; bring it back"):
             commit(store, version)
+
+    assert list(store_path.parent.iterdir()) == []
+
+
+def test_commit_to_another_file_in_its_place_is_refused_for_good(store_path: Path, tmp_path: Path) -> None:
+    """Its versions may be the same by chance."""
+    with SqliteStore(store_path) as store, SqliteStore(tmp_path / "other.db") as other:
+        version = commit(store)
+        commit(other, text="of somebody else")
+        other.close()
+        for suffix in SIDE_FILES:
+            side(store_path, suffix).unlink()
+        (tmp_path / "other.db").replace(store_path)
+        with pytest.raises(StoreError, match="was replaced while in use; restart") as caught:
+            commit(store, version)
+
+    assert not isinstance(caught.value, StoreUnavailableError)
+    with SqliteStore(store_path) as store:
+        stored = store.load("a")
+        assert stored is not None
+        assert stored.documents == {"k": "of somebody else"}
+
+
+def test_folder_that_goes_away_and_comes_back_is_the_same_store(store_path: Path, tmp_path: Path) -> None:
+    with SqliteStore(store_path) as store:
+        version = commit(store)
+        store_path.parent.rename(tmp_path / "away")
+        for use in (lambda: commit(store, version), lambda: store.load("a"), store.jobs):
+            with pytest.raises(StoreUnavailableError, match="was removed while in use; bring it back"):
+                use()
+        assert not store_path.parent.exists()
+        (tmp_path / "away").rename(store_path.parent)
+        commit(store, version, "2")
+    with SqliteStore(store_path) as store:
+        assert [event.text for event in store.journal("a")] == ["1", "2"]
+
+
+def test_file_of_the_first_layout_is_read_as_it_is_and_brought_up_to_date_by_a_commit(store_path: Path) -> None:
+    with SqliteStore(store_path) as store:
+        version = commit(store)
+    older = sqlite3.connect(store_path)
+    older.executescript("ALTER TABLE jobs DROP COLUMN commit_id; PRAGMA user_version = 1")
+    older.close()
+
+    with SqliteStore(store_path) as store:
+        assert store.load("a") is not None
+        assert sqlite3.connect(store_path).execute("PRAGMA user_version").fetchone() == (1,)
+        version = store.commit("a", expected_version=version, puts={}, events=["2"], commit_id="x")
+        assert store.commit("a", expected_version=0, puts={}, events=["2"], commit_id="x") == version
+        assert [event.text for event in store.journal("a")] == ["1", "2"]
+    assert sqlite3.connect(store_path).execute("PRAGMA user_version").fetchone() == (2,)
 
 
 @pytest.mark.parametrize("where", ["file/context.db", "directory"])
@@ -214,25 +264,6 @@ def test_full_disk_refuses_the_commit_and_keeps_the_last_one(store_path: Path) -
 
     assert f"store '{store_path}' can't be read or written: " in output
     assert output.endswith("kept\n")
-
-
-def test_threads_share_one_store(store: SqliteStore) -> None:
-    def write(job: str) -> None:
-        version = 0
-        for number in range(20):
-            version = store.commit(job, expected_version=version, puts={"k": str(number)}, events=[str(number)])
-            stored = store.load(job)
-            assert stored is not None
-            assert stored.documents == {"k": str(number)}
-
-    threads = [threading.Thread(target=write, args=(f"job-{index}",)) for index in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-
-    assert store.jobs() == ["job-0", "job-1", "job-2", "job-3"]
-    assert all([event.text for event in store.journal(job)] == [*map(str, range(20))] for job in store.jobs())
 
 
 def test_deleted_secret_is_not_in_the_file_any_more(store_path: Path) -> None:

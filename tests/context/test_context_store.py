@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,58 @@ def test_closed_store_says_so(store: Store) -> None:
             use()
 
 
+def test_threads_share_one_store(store: Store) -> None:
+    def write(job: str) -> None:
+        version = 0
+        for number in range(20):
+            version = store.commit(job, expected_version=version, puts={"k": str(number)}, events=[str(number)])
+            stored = store.load(job)
+            assert stored is not None
+            assert stored.documents == {"k": str(number)}
+
+    threads = [threading.Thread(target=write, args=(f"job-{index}",)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+
+    assert store.jobs() == ["job-0", "job-1", "job-2", "job-3"]
+    assert all([event.text for event in store.journal(job)] == [*map(str, range(20))] for job in store.jobs())
+
+
+def test_commit_that_is_said_again_is_written_once(store: Store) -> None:
+    """Its answer may have been lost on the way."""
+    first = commit(store, at=0, events=["e1"], commit_id="one")
+    assert commit(store, at=0, events=["e1"], commit_id="one") == first
+    second = commit(store, at=first, puts={"k": "2"}, deletes=["x"], events=["e2"], commit_id="two")
+    assert commit(store, at=first, puts={"k": "2"}, deletes=["x"], events=["e2"], commit_id="two") == second
+
+    assert [event.text for event in store.journal("a")] == ["e1", "e2"]
+    stored = store.load("a")
+    assert stored is not None
+    assert stored.version == second
+
+
+def test_commit_that_is_said_again_after_somebody_else_wrote_is_refused(store: Store) -> None:
+    first = commit(store, at=0, commit_id="one")
+    second = commit(store, at=first, commit_id="of somebody else")
+
+    with pytest.raises(StoreError, match="somebody else wrote"):
+        commit(store, at=0, commit_id="one")
+    store.delete("a")
+    with pytest.raises(StoreError, match="somebody deleted it, or the store lost it"):
+        commit(store, at=first, commit_id="of somebody else")
+
+    assert commit(store, at=0) > second
+
+
+def test_error_of_a_lost_store_does_not_blame_somebody_else(store: Store) -> None:
+    version = commit(store, at=0)
+
+    with pytest.raises(StoreError, match="the store lost what it had confirmed, or it is another one"):
+        commit(store, at=version + 5)
+
+
 OPERATIONS = st.lists(
     st.tuples(
         st.sampled_from(["a", "b"]),
@@ -123,10 +176,10 @@ OPERATIONS = st.lists(
 
 @given(operations=OPERATIONS)
 @settings(max_examples=30, deadline=None)
-def test_store_does_what_a_dictionary_would(operations: list[Any], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_store_does_what_a_dictionary_would(operations: list[Any], new_store_url: Callable[[], str]) -> None:
     model: dict[str, tuple[int, dict[str, str], list[str]]] = {}
-    path = tmp_path_factory.mktemp("model") / "context.db"
-    with SqliteStore(path) as store:
+    url = new_store_url()
+    with open_store(url) as store:
         for job, kind, puts, deletes, events in operations:
             version, documents, journal = model.get(job, (0, {}, []))
             if kind == "delete":
@@ -140,7 +193,7 @@ def test_store_does_what_a_dictionary_would(operations: list[Any], tmp_path_fact
                 kept = {key: text for key, text in documents.items() if key not in deletes}
                 assert new > version
                 model[job] = (new, {**kept, **puts}, journal + events)
-    with SqliteStore(path) as store:
+    with open_store(url) as store:
         assert store.jobs() == sorted(model)
         for job, (version, documents, journal) in model.items():
             stored = store.load(job)
@@ -174,7 +227,7 @@ def test_url_with_an_absolute_path_opens_that_file(tmp_path: Path) -> None:
         ("sqlite:///x.db?mode=ro", "absolute path"),
         ("/var/lib/context.db", "has no scheme"),
         ("", "has no scheme"),
-        ("nosuch://user:hunter2@host", "built in: sqlite"),
+        ("nosuch://user:hunter2@host", "built in: sqlite, redis, rediss, unix"),
     ],
 )
 def test_url_that_nothing_opens_is_explained_without_its_password(url: str, words: str) -> None:

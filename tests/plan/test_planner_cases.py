@@ -168,6 +168,14 @@ def test_a_smaller_node_num_is_an_upper_bound_not_a_wish():
     assert len(make_plan(spec, cluster(2, 2, 2)).nodes) == 1
 
 
+def test_a_large_cluster_is_filled_with_care():
+    """Rollouts on as few of the nodes of 4 GPUs as possible: there they leave nothing for an actor."""
+    gpus = (7,) * 179 + (5,) * 168 + (4,) * 153
+    roles = (role("actor", 440, 1), role("rollout", 806, 2, resource={"GPU": 2.0}))
+    plan = make_plan(job(*roles, node_num=500, device_per_node=8), cluster(*gpus))
+    assert len(plan.workloads) == 440 + 806
+
+
 @pytest.mark.parametrize("text", ['{"plan_schema": 99}', "{}", "x"])
 def test_a_plan_that_can_not_be_read_is_refused(text):
     with pytest.raises(SchemaError):

@@ -12,6 +12,8 @@ from random_jobs import SMALL, Size, clusters, jobs
 
 from dlrl_core.errors import PlanError
 from dlrl_core.plan import ClusterView, ExecutionPlan, make_plan
+from dlrl_core.plan.problem import Problem
+from dlrl_core.plan.search import search
 from dlrl_core.spec import JobSpec, problems_of
 
 TIGHT = Size(roles=3, units=5, block=2, nodes=4, devices=2, elastic=0.7, spread=0.5)
@@ -29,6 +31,17 @@ def test_a_job_has_a_plan_exactly_if_it_has_a_place(spec, cluster):
 def test_an_elastic_job_gets_as_much_as_fits(spec, cluster):
     assume(not problems_of(spec) and len(host_units(spec)) <= 3)
     check(spec, cluster)
+
+
+@settings(max_examples=200, deadline=None)
+@given(jobs(SMALL), clusters(SMALL))
+def test_the_search_alone_finds_a_place_exactly_if_there_is_one(spec, cluster):
+    """The quick ways come first, so that the search has little left to do; here it has to do everything."""
+    assume(not problems_of(spec) and len(host_units(spec)) <= 3)
+    wanted = next(wished_units(spec))
+    found = search(Problem(spec, cluster), wanted, patience=10**7)
+    event("found" if found else "none")
+    assert (found is not None) == can_be_placed(spec, cluster, wanted)
 
 
 def check(spec: JobSpec, cluster: ClusterView) -> None:

@@ -100,9 +100,7 @@ def run_dlrl(*words: str, address: str) -> str:
 
 def test_a_wait_is_bounded_and_its_end_names_what_was_missing(ray_2_nodes_8_gpus):
     with somebody_holds_all_gpus():
-        with pytest.raises(
-            JobFailedError, match=r"not granted its reservation within 1.5 s: role 'actor' needs 2 x"
-        ):
+        with pytest.raises(JobFailedError, match=r"not granted its reservation within 1.5 s: role 'actor' needs 2 x"):
             job().submit("short", wait_for_resources_s=1.5)
         with pytest.raises(PlanError, match="role 'actor' needs 2 x"):
             job().submit("none", wait_for_resources_s=0)

@@ -1,0 +1,85 @@
+"""Jobs in which something goes wrong in a way of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from dlrl_core import BaseTrainer, BaseWorkload, trainer_invocation
+
+
+def is_first_time(mark: str) -> bool:
+    """Whether nobody has been here before; True once."""
+    try:
+        Path(mark).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+class Counter(BaseWorkload):
+    """Counts what it is asked; the file it writes to outlives its process."""
+
+    def __init__(self, master_handle, config):
+        super().__init__(master_handle, config)
+        self.count = 0
+
+    def add(self, step):
+        self.count += 1
+        return self.count
+
+    def die_once(self, step):
+        if step == 2 and self.rank == 0 and is_first_time(self.config.mark):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return step
+
+    def die_always(self, step):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def raise_at_two(self, step):
+        if step == 2:
+            raise ValueError("the data is bad")
+
+    def raise_once(self, step):
+        if step == 2 and is_first_time(self.config.mark):
+            raise ConnectionError("the network was away")
+
+    @trainer_invocation(replay=False)
+    def charge(self, step):
+        """Must not be done twice for the same step by itself."""
+        with Path(self.config.ledger).open("a") as ledger:
+            ledger.write(f"{step}\n")
+        if step == 2 and is_first_time(self.config.mark):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def pid(self):
+        return os.getpid()
+
+
+class Committed(Counter):
+    def save_state(self, path):
+        (Path(path) / "count").write_text(str(self.count))
+
+    def load_state(self, path):
+        self.count = int((Path(path) / "count").read_text())
+
+
+class Steps(BaseTrainer):
+    """Calls the method that the config names, and commits unless told not to."""
+
+    def init(self):
+        log = Path(self.config.log)
+        log.write_text(log.read_text() + "init\n" if log.exists() else "init\n")
+
+    def fit(self):
+        log = Path(self.config.log)
+        log.write_text(log.read_text() + "fit\n")
+        for step in self.steps(self.config.get("steps", 4)):
+            getattr(self.RG_ACTOR, self.config.method)(step)
+            counts = self.RG_ACTOR.add(step)
+            time.sleep(self.config.get("pause_s", 0))
+            if self.config.get("commits", True):
+                self.commit(step, counts=counts)
+        return {"counts": counts, "progress": dict(self.progress), "step": self.committed_step}
