@@ -8,6 +8,7 @@ both ranks at once, right before each commit.
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 
@@ -27,7 +28,7 @@ def main() -> None:
     cluster = LocalCluster()
     try:
         address = cluster.add_nodes(ClusterView.described(node_num=1, resources={"CPU": 8, "GPU": 2}))
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         builder = RLJobBuilder().device_per_node(2).config({"steps": STEPS, "state_bytes": 100 * 10**6})
         job = builder.trainer(MODULE, "CommitTrainer").actor(MODULE, "Holder").total(2).failover("role").build()
         value = job.submit("commits").value

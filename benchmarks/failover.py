@@ -11,6 +11,7 @@ the time of a step before its death over that after it, while it is being restar
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import statistics
 import sys
@@ -169,7 +170,7 @@ def main() -> None:
         folder = Path(name)
         try:
             address = cluster.add_nodes(ClusterView.described(node_num=1, resources={"CPU": 16, "GPU": 8}))
-            ray.init(address=address, namespace="benchmark", log_to_driver=False, logging_level="ERROR")
+            ray.init(address=address, namespace="benchmark", log_to_driver=False, logging_level=logging.ERROR)
             pauses = [master_pause() for _ in range(3)]
             for number in range(-1, ROUNDS):
                 for side, samples in (

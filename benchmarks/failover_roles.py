@@ -123,4 +123,4 @@ class CommitTrainer(BaseTrainer):
             began = time.perf_counter()
             self.commit(step)
             commits.append(time.perf_counter() - began)
-        return {"commits": commits[5:], "copies": copies[5:], "calls": calls[5:]}
+        return {"commits": commits[8:], "copies": copies[8:], "calls": calls[8:]}

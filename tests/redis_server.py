@@ -17,7 +17,8 @@ import redis
 from checks import wait_until
 
 _VARIABLE = "DLRL_TEST_REDIS_SERVER"
-# Before it becomes the server, the process asks for SIGKILL at its parent's death (PR_SET_PDEATHSIG is 1).
+# Before it becomes the server, the process asks for SIGKILL at the death of the thread that started it
+# (PR_SET_PDEATHSIG is 1).
 _DIE_WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 
 

@@ -74,6 +74,12 @@ class CommitLine:
         self.characters -= self._commits.popleft().characters
         self._is_first_tried = False
 
+    def put_back(self, commits: Sequence[PendingCommit]) -> None:
+        """Commits that were written, and have to be written once more before all the others."""
+        self._commits.extendleft(reversed(commits))
+        self.characters += sum(commit.characters for commit in commits)
+        self._is_first_tried = True
+
     def _can_outdate_last(self, commit: PendingCommit) -> bool:
         if not self._commits or not commit.is_progress or not self._commits[-1].is_progress:
             return False

@@ -26,7 +26,7 @@ from dlrl_core.context.job_view import JobView, view_of
 from dlrl_core.context.journal import JournalEvent
 from dlrl_core.context.outage import OutageLimits
 from dlrl_core.context.records import JobRecord, WorkloadRecord
-from dlrl_core.context.store import Store, StoredJob
+from dlrl_core.context.store import Store, StoredJob, new_commit_id
 from dlrl_core.context.workload_report import WorkloadReport
 from dlrl_core.context.write_queue import WriteQueue
 from dlrl_core.errors import ContextError, JobExistsError, JobNotFoundError, StoreError, StoreUnavailableError
@@ -98,7 +98,14 @@ class JobContext:
             known = ", ".join(f"'{name}'" for name in store.jobs()) or "none"
             raise JobNotFoundError(job, f"no job is named '{job}'; known jobs: {known}")
         state = _State(record=read_job(job, stored.documents), workloads=read_workloads(job, stored.documents))
-        queue = WriteQueue(store, job, version=stored.version, last_seq=stored.last_seq, limits=limits)
+        queue = WriteQueue(
+            store,
+            job,
+            version=stored.version,
+            commit_id=stored.commit_id,
+            last_seq=stored.last_seq,
+            limits=limits,
+        )
         return cls(store, state, queue)
 
     @property
@@ -245,15 +252,17 @@ def _write_new(
         record = record.model_copy(update={"journal_start": old.last_seq})
     puts = {key: text for key, text in job_documents(record).items() if text is not None}
     puts |= {workload_key(name): record_text(workload) for name, workload in workloads.items()}
+    commit_id = new_commit_id()
     version = store.commit(
         record.name,
         expected_version=old.version if old else 0,
         puts=puts,
         deletes=[key for key in old.documents if key not in puts] if old else (),
         events=[_submitted(record, replaced).to_text()],
+        commit_id=commit_id,
     )
     last_seq = record.journal_start + 1
-    queue = WriteQueue(store, record.name, version=version, last_seq=last_seq, limits=limits)
+    queue = WriteQueue(store, record.name, version=version, commit_id=commit_id, last_seq=last_seq, limits=limits)
     return cls(store, _State(record=record, workloads=workloads), queue)
 
 

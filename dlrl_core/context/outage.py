@@ -70,6 +70,13 @@ class Outage:
         return _event("store_back", message, time.time(), seconds=round(self.seconds, 3), changes=self.changes)
 
 
+def rewound(store: str, commits: int) -> PendingCommit:
+    """The journal's sentence that the store had lost what it had confirmed."""
+    what = f"{commits} {'commit' if commits == 1 else 'commits'}"
+    message = f"the store {store} came back without the last {what} it had confirmed; written again"
+    return _event("store_rewound", message, time.time(), commits=commits)
+
+
 def _event(kind: str, message: str, at: float, **data: object) -> PendingCommit:
     event = JournalEvent.model_validate({"kind": kind, "message": message, "subject": "job", "at": at, "data": data})
     return PendingCommit(events=[event.to_text()], changes=0)

@@ -21,19 +21,15 @@ if version and head[2] == '1' then current = version end
 """
 
 # ARGV: schema, job, expected version, commit id, then three numbers of arguments, then the arguments:
-# keys and texts of documents to put, keys to delete, events. The first version of a name is a time: should the
-# server lose its data, versions that old writers still expect never come again.
+# keys and texts of documents to put, keys to delete, events. Versions are times in microseconds: a server that
+# crashes may lose what it confirmed last, and a version that an old writer still expects must not come again.
 COMMIT = f"""{_CHECKS}
 if current ~= '0' and head[3] == ARGV[4] then return {{'written', current}} end
 if current ~= ARGV[3] then return {{'conflict', current}} end
 local puts, deletes, events = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local next_version
-if version then
-  next_version = string.format('%.0f', tonumber(version) + 1)
-else
-  local now = redis.call('TIME')
-  next_version = string.format('%.0f', tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000))
-end
+local now = redis.call('TIME')
+local at_least = tonumber(version or '0') + 1
+local next_version = string.format('%.0f', math.max(at_least, tonumber(now[1]) * 1000000 + tonumber(now[2])))
 local at = 8
 redis.call('SET', KEYS[1], ARGV[1])
 redis.call('SADD', KEYS[2], ARGV[2])

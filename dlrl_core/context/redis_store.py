@@ -63,16 +63,16 @@ class RedisStore(Store):
 
     def load(self, job: str) -> StoredJob | None:
         head, documents, last_seq = self._read(
-            ("HMGET", self._key("head", job), "version", "is_live"),
+            ("HMGET", self._key("head", job), "version", "is_live", "commit_id"),
             ("HGETALL", self._key("documents", job)),
             ("LLEN", self._key("journal", job)),
         )
-        version, is_live = head
+        version, is_live, commit_id = head
         if is_live != "1":
             return None
         if not version or not version.isdecimal():
             raise self._foreign(self._key("head", job))
-        return StoredJob(version=int(version), documents=documents, last_seq=last_seq)
+        return StoredJob(version=int(version), documents=documents, last_seq=last_seq, commit_id=commit_id or "")
 
     def journal(self, job: str, after_seq: int = 0, limit: int | None = None) -> list[StoredEvent]:
         if limit is not None and limit <= 0:

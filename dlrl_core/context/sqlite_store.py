@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dlrl_core.context.private_file import create_private_file
 from dlrl_core.context.schema import check_schema
-from dlrl_core.context.sqlite_tables import APPLICATION_ID, SCHEMA, JobHead, bring_up_to_date, is_last_commit
+from dlrl_core.context.sqlite_tables import APPLICATION_ID, SCHEMA, JobHead, bring_up_to_date
 from dlrl_core.context.store import Store, StoredEvent, StoredJob, sqlite_url, version_conflict
 from dlrl_core.errors import SchemaError, StoreError, StoreUnavailableError
 
@@ -63,7 +63,7 @@ class SqliteStore(Store):
     ) -> int:
         with self._writing() as database:
             head = JobHead.of(database, job)
-            if commit_id and is_last_commit(database, job, commit_id):
+            if commit_id and commit_id == head.commit_id:
                 return head.version
             if head.current != expected_version:
                 raise version_conflict(job, expected=expected_version, found=head.current)
@@ -88,7 +88,12 @@ class SqliteStore(Store):
             if not head.current:
                 return None
             rows = database.execute("SELECT key, text FROM documents WHERE job = ?", (job,))
-            return StoredJob(version=head.current, documents=dict(rows.fetchall()), last_seq=head.last_seq)
+            return StoredJob(
+                version=head.current,
+                documents=dict(rows.fetchall()),
+                last_seq=head.last_seq,
+                commit_id=head.commit_id,
+            )
 
     def journal(self, job: str, after_seq: int = 0, limit: int | None = None) -> list[StoredEvent]:
         with self._reading() as database:

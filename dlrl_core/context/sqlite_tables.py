@@ -42,17 +42,17 @@ class JobHead:
     version: int = 0
     """The last one given out."""
     last_seq: int = 0
+    commit_id: str = ""
 
     @classmethod
     def of(cls, database: sqlite3.Connection, job: str) -> JobHead:
-        row = database.execute("SELECT version, last_seq, is_live FROM jobs WHERE job = ?", (job,)).fetchone()
+        row = database.execute("SELECT * FROM jobs WHERE job = ?", (job,)).fetchone()
         if row is None:
             return cls()
-        version, last_seq, is_live = row
-        return cls(current=version if is_live else 0, version=version, last_seq=last_seq)
-
-
-def is_last_commit(database: sqlite3.Connection, job: str, commit_id: str) -> bool:
-    """Whether the job is there, and this was its last commit."""
-    query = "SELECT 1 FROM jobs WHERE job = ? AND is_live AND commit_id = ?"
-    return database.execute(query, (job, commit_id)).fetchone() is not None
+        _, version, last_seq, is_live, *commit_id = row
+        return cls(
+            current=version if is_live else 0,
+            version=version,
+            last_seq=last_seq,
+            commit_id=commit_id[0] if commit_id and is_live else "",
+        )

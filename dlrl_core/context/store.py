@@ -33,6 +33,8 @@ class StoredJob:
     documents: Mapping[str, str]
     last_seq: int
     """Number of the newest journal event, 0 if there is none."""
+    commit_id: str = ""
+    """Of that commit; empty if it had none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,7 +13,8 @@ import time
 from collections.abc import Mapping, Sequence
 
 from dlrl_core.context.commit_line import CommitLine, PendingCommit
-from dlrl_core.context.outage import Outage, OutageLimits
+from dlrl_core.context.commit_memory import CommitMemory
+from dlrl_core.context.outage import Outage, OutageLimits, rewound
 from dlrl_core.context.store import Store
 from dlrl_core.errors import ContextError, SchemaError, StoreError, StoreUnavailableError
 
@@ -27,12 +28,16 @@ class WriteQueue:
     had gone on before, memory and store have parted for good: from then on every write raises.
     """
 
-    def __init__(self, store: Store, job: str, *, version: int, last_seq: int, limits: OutageLimits) -> None:
+    def __init__(
+        self, store: Store, job: str, *, version: int, commit_id: str, last_seq: int, limits: OutageLimits
+    ) -> None:
+        """The job as it is in the store: its version, the id of the commit that made it, its last event."""
         self._store = store
         self._job = job
         self._limits = limits
         self._news = threading.Condition()  # held for all that follows
         self._line = CommitLine()
+        self._memory = CommitMemory(version=version, commit_id=commit_id)
         self._writer: threading.Thread | None = None
         self._awaited: PendingCommit | None = None
         self._refusal: Exception | None = None
@@ -163,19 +168,41 @@ class WriteQueue:
                 self._on_refusal(commit, error)
             else:
                 pause_s = self._limits.first_pause_s
-                self._on_written(commit, version)
+                if version is not None:
+                    self._on_written(commit, version)
 
-    def _written(self, commit: PendingCommit) -> int:
+    def _written(self, commit: PendingCommit) -> int | None:
+        """The new version; None if earlier commits must be written first, because the store lost them."""
         if time.monotonic() < self._fails_until:
             raise StoreUnavailableError(f"the store {self._store.label} is kept out of reach by chaos")
-        return self._store.commit(
-            self._job,
-            expected_version=self.version,
-            puts=commit.puts,
-            deletes=commit.deletes,
-            events=commit.events,
-            commit_id=commit.commit_id,
-        )
+        try:
+            return self._store.commit(
+                self._job,
+                expected_version=self.version,
+                puts=commit.puts,
+                deletes=commit.deletes,
+                events=commit.events,
+                commit_id=commit.commit_id,
+            )
+        except StoreUnavailableError:
+            raise
+        except StoreError:
+            if not self._is_rewound():
+                raise
+            return None
+
+    def _is_rewound(self) -> bool:
+        """Whether the store came back without its last commits, all of them ours, which then stand in line again."""
+        stored = self._store.load(self._job)
+        with self._news:
+            lost = self._memory.lost_by(stored) if stored else []
+            if not stored or not lost:
+                return False
+            _log.warning("job '%s': the store %s lost %s of its commits", self._job, self._store.label, len(lost))
+            self._line.put_back(lost)
+            self.version = stored.version
+            self._add(rewound(self._store.label, len(lost)))
+            return True
 
     def _next(self) -> PendingCommit | None:
         with self._news:
@@ -187,6 +214,7 @@ class WriteQueue:
     def _on_written(self, commit: PendingCommit, version: int) -> None:
         with self._news:
             self._line.drop_first()
+            self._memory.keep(commit, version)
             self.version = version
             if self._outage is not None:
                 self._outage.changes += commit.changes

@@ -23,7 +23,7 @@ def save_buffers(folder: str | Path, buffers: Mapping[str, Any]) -> None:
     index = {}
     for number, (name, buffer) in enumerate(buffers.items()):
         view = memoryview(buffer)
-        index[name] = {"file": f"{number}.buffer", "format": view.format, "shape": list(view.shape)}
+        index[name] = {"file": f"{number}.buffer", "format": view.format, "shape": list(view.shape or ())}
         _write(folder, f"{number}.buffer", view.cast("B"))
     (folder / _INDEX).write_text(json.dumps(index))
 
@@ -35,17 +35,38 @@ def load_buffers(folder: str | Path) -> dict[str, memoryview]:
     return {name: _read(folder / one["file"], one["format"], one["shape"]) for name, one in index.items()}
 
 
+_mapped: dict[int, mmap.mmap] = {}
+"""Files that this process has written, by inode, kept in its memory: to write them over is one copy and no more."""
+
+
 def _write(folder: Path, file: str, view: memoryview) -> None:
     target = folder / file
     try:
         (folder.parent / POOL / file).rename(target)
-        mode = "r+b"
+        known = _mapped.get(target.stat().st_ino)
     except FileNotFoundError:
-        mode = "wb"
-    with target.open(mode, buffering=0) as out:
+        known = None
+    if known is not None and len(known) == len(view):
+        known[:] = view
+    else:
+        _write_new(target, view)
+    _forget_all_but(folder.parent)
+
+
+def _write_new(target: Path, view: memoryview) -> None:
+    with target.open("r+b" if target.exists() else "w+b", buffering=0) as out:
         for start in range(0, len(view), _PIECE):
             out.write(view[start : start + _PIECE])
         out.truncate(len(view))
+        if len(view):
+            _mapped[target.stat().st_ino] = mmap.mmap(out.fileno(), 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+
+
+def _forget_all_but(folder: Path) -> None:
+    """Memory of files that are gone is given back."""
+    there = {path.stat().st_ino for path in folder.glob("*/*.buffer")}
+    for inode in set(_mapped) - there:
+        _mapped.pop(inode).close()
 
 
 def _read(path: Path, format_: Any, shape: list[int]) -> memoryview:

@@ -296,7 +296,7 @@ def test_commit_whose_answer_was_lost_is_written_once(redis_server: RedisServer)
         second = commit(store, version, "2")
 
         assert front.answers_lost == 1
-        assert second == version + 1
+        assert second > version
         assert [event.text for event in store.journal("a")] == ["1", "2"]
 
 
@@ -306,7 +306,7 @@ def test_commit_whose_answer_is_lost_again_and_again_is_written_once(redis_serve
         front.answers_to_lose = 2
         with pytest.raises(StoreUnavailableError):
             commit(store, version, "2", commit_id="x")
-        assert commit(store, version, "2", commit_id="x") == version + 1
+        assert commit(store, version, "2", commit_id="x") > version
 
         assert front.answers_lost == 2
         assert [event.text for event in store.journal("a")] == ["1", "2"]
@@ -352,27 +352,29 @@ WRITER = """
 
 
 @pytest.mark.parametrize("commits", [1, 7, 30])
-def test_server_killed_at_any_moment_has_every_confirmed_commit_whole(
-    own_redis_server: RedisServer, commits: int
-) -> None:
-    with open_store(own_redis_server.url) as store:
-        JobContext.create(store, job_record(), [workload_record(rank=rank) for rank in range(50)])
-    writer = start_python(WRITER, own_redis_server.url)
-    assert writer.stdout is not None
-    for _ in range(commits):
-        said = int(writer.stdout.readline())
-    own_redis_server.kill()
-    rest, errors = writer.communicate(timeout=30)
-    said = max([said, *map(int, rest.split())])
-    own_redis_server.start()
+@pytest.mark.parametrize(("fsync", "most_lost"), [("always", 0), ("everysec", 10**9)])
+def test_server_killed_at_any_moment_has_every_commit_whole(commits: int, fsync: str, most_lost: int) -> None:
+    """And every one that it confirmed, if it syncs each."""
+    with RedisServer(short_temp_folder(), "--appendfsync", fsync) as server:
+        with open_store(server.url) as store:
+            JobContext.create(store, job_record(), [workload_record(rank=rank) for rank in range(50)])
+        writer = start_python(WRITER, server.url)
+        assert writer.stdout is not None
+        for _ in range(commits):
+            said = int(writer.stdout.readline())
+        server.kill()
+        rest, errors = writer.communicate(timeout=30)
+        said = max([said, *map(int, rest.split())])
+        server.start()
+        with open_store(server.url) as store:
+            context = JobContext.load(store, "my-ppo")
+            journal = context.journal()
 
-    assert "StoreUnavailableError" in errors
-    with open_store(own_redis_server.url) as store:
-        context = JobContext.load(store, "my-ppo")
+        assert "StoreUnavailableError" in errors
         step = context.record.master_incarnation
-        assert said <= step <= said + 1
+        assert said - most_lost <= step <= said + 1
         assert {workload.restarts for workload in context.workloads.values()} == {step}
-        assert [event.message for event in context.journal()][1:] == [f"step {n + 1}" for n in range(step)]
+        assert [event.message for event in journal][1:] == [f"step {n + 1}" for n in range(step)]
 
 
 def test_the_servers_of_tests_die_with_the_test_run(tmp_path: Path) -> None:
