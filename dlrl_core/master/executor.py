@@ -126,9 +126,10 @@ class Executor:
         if self._trainer is None:
             return None
         try:
-            call: str | None = await asyncio.wait_for(_answer(self._trainer.current_call.remote()), _ASK_S)
+            call, report = await asyncio.wait_for(_answer(self._trainer.look.remote()), _ASK_S)
         except (TimeoutError, RayTaskError, *GONE):
             return None
+        self.heard(report)
         role, _, method = (call or "").partition(".")
         return method if method and name.rpartition("-")[0] == role else None
 

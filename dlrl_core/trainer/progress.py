@@ -46,6 +46,8 @@ class Progress:
         self._commit: str | None = None
         self._at_steps: list[tuple[int, Callable[[], Any]]] = []
         self.changes = 0
+        self.news = threading.Event()
+        """Set when there is something that the Master should hear at once."""
 
     def enter(self, phase: str) -> None:
         with self._lock:
@@ -81,6 +83,7 @@ class Progress:
         with self._lock:
             self._commit = commit
             self.changes += 1
+        self.news.set()
 
     def log(self, metrics: Mapping[str, float]) -> None:
         numbers = {name: float(value) for name, value in metrics.items()}

@@ -29,6 +29,7 @@ from dlrl_core.workload.process import HostFacts, ProcessSetup, end_children, ho
 
 CONCURRENCY_GROUPS = (("control", 2), ("watch", 2))
 _PUSH_PERIOD_S = 0.2
+_PUSH_LEAST_S = 0.02
 _PUSH_AGAIN_S = 3.0
 
 
@@ -165,9 +166,10 @@ class TrainerHost:
         return self._is_running
 
     @ray.method(concurrency_group="control")
-    def current_call(self) -> str | None:
-        """The call that the trainer waits for now, as 'role.method'; one that failed counts until the next."""
-        return self._call_log.current
+    def look(self) -> tuple[str | None, ProgressReport]:
+        """The call that the trainer waits for now, as 'role.method'; one that failed counts until the next. And how
+        far it is."""
+        return self._call_log.current, self._progress.report()
 
     @ray.method(concurrency_group="control")
     def stacks(self) -> str:
@@ -209,7 +211,9 @@ class TrainerHost:
     def _push_progress(self, master: Any) -> None:
         """Tell the Master of every change, at most five times a second; the end comes with the outcome."""
         seen, sent_at = -1, 0.0
-        while not self._ended.wait(_PUSH_PERIOD_S):
+        while not self._ended.wait(_PUSH_LEAST_S):
+            self._progress.news.wait(_PUSH_PERIOD_S)  # a commit is told at once
+            self._progress.news.clear()
             # Now and then also without a change: a Master that was away has not heard the last one.
             if self._progress.changes != seen or time.monotonic() - sent_at > _PUSH_AGAIN_S:
                 seen, sent_at = self._progress.changes, time.monotonic()
