@@ -23,7 +23,8 @@
     ├── TrainerError              the trainer's class could not be imported, constructed or run
     └── ContextError              the persisted record
         ├── SchemaError               written by a newer dlrl, or not readable as a record
-        └── StoreError                the store refused; mostly because somebody else wrote
+        └── StoreError                the store refused
+            ├── StoreConflictError        somebody else wrote to the record: this process no longer owns it
             └── StoreUnavailableError     the store can't be reached now; the same may work later
 
 All of them survive pickling, so that they cross processes with their attributes.
@@ -253,6 +254,10 @@ class SchemaError(ContextError):
 
 class StoreError(ContextError):
     """The store refused; mostly because somebody else wrote to the record."""
+
+
+class StoreConflictError(StoreError):
+    """Somebody else wrote to the record, or it is gone: this process no longer owns it."""
 
 
 class StoreUnavailableError(StoreError):

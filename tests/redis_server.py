@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import shutil
 import signal
 import socket
@@ -60,7 +61,8 @@ class RedisServer:
     def start(self) -> Self:
         """Return when it answers. Its data of an earlier start are there again."""
         words = [server_program(), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
-        words += ["--unixsocket", str(self.socket), "--appendonly", "yes", "--save", "", *self._settings]
+        words += ["--unixsocket", str(self.socket), "--appendonly", "yes", "--save", "", "--appendfsync", "no"]
+        words += self._settings
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-ISc", _DIE_WITH_PARENT, *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -115,6 +117,12 @@ def _state(pid: int) -> str:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below those that systems give to clients: one of them must not get it while the server is away."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port

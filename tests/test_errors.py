@@ -46,6 +46,7 @@ SAMPLES = [
     errors.ContextError("x"),
     errors.SchemaError("x"),
     errors.StoreError("x"),
+    errors.StoreConflictError("x"),
     errors.StoreUnavailableError("x"),
 ]
 

@@ -70,7 +70,7 @@ class JobContext:
         workloads: Iterable[WorkloadRecord] = (),
         *,
         takeover: bool = False,
-        limits: OutageLimits = _LIMITS,
+        limits: OutageLimits | None = None,
     ) -> JobContext:
         """Write the record of a new run. A job of that name that ended is replaced; its journal is kept.
 
@@ -81,17 +81,17 @@ class JobContext:
         ordered = _by_name(record.name, workloads)
         old = store.load(record.name)
         try:
-            return _write_new(cls, store, record, ordered, old, takeover=takeover, limits=limits)
+            return _write_new(cls, store, record, ordered, old, takeover=takeover, limits=limits or _LIMITS)
         except StoreUnavailableError:
             raise
         except StoreError:  # did somebody create it in between? Then there is a better answer.
             now = store.load(record.name)
             if (now and now.version) == (old and old.version):
                 raise
-            return _write_new(cls, store, record, ordered, now, takeover=takeover, limits=limits)
+            return _write_new(cls, store, record, ordered, now, takeover=takeover, limits=limits or _LIMITS)
 
     @classmethod
-    def load(cls, store: Store, job: str, *, limits: OutageLimits = _LIMITS) -> JobContext:
+    def load(cls, store: Store, job: str, *, limits: OutageLimits | None = None) -> JobContext:
         """The record as last committed. Raises JobNotFoundError; SchemaError if this dlrl can't read it."""
         stored = store.load(job)
         if stored is None:
@@ -104,7 +104,7 @@ class JobContext:
             version=stored.version,
             commit_id=stored.commit_id,
             last_seq=stored.last_seq,
-            limits=limits,
+            limits=limits or _LIMITS,
         )
         return cls(store, state, queue)
 

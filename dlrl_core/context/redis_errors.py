@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from redis import exceptions
 
 from dlrl_core.errors import SchemaError, StoreError, StoreUnavailableError
@@ -16,7 +18,7 @@ _CAN_T_WRITE = (
     exceptions.ClusterDownError,
     exceptions.TryAgainError,
 )
-_CAN_T_WRITE_CODES = ("MISCONF", "NOREPLICAS", "BUSY", "OOM", "READONLY")
+_CAN_T_WRITE_CODE = re.compile(r"\b(MISCONF|NOREPLICAS|BUSY|OOM|READONLY)\b")  # Redis 6 has it amid a sentence
 _LOGIN = (exceptions.AuthenticationError, exceptions.AuthenticationWrongNumberOfArgsError)
 _NOT_WORTH_ANOTHER_TRY = (*_LOGIN, exceptions.BusyLoadingError, exceptions.MaxConnectionsError)
 
@@ -31,13 +33,13 @@ def as_ours(error: Exception, store: str) -> StoreError | SchemaError:
     text = str(error).strip().rstrip(".") or type(error).__name__
     if isinstance(error, UnicodeDecodeError) or text.startswith("WRONGTYPE"):
         return SchemaError(f"the store {store} holds something that dlrl did not write; choose another '?prefix='")
-    if isinstance(error, _LOGIN):
+    if isinstance(error, _LOGIN) or "unauthenticated" in text:
         return StoreUnavailableError(f"the store {store} refused the login: {text}; check user and password of its url")
     if isinstance(error, exceptions.NoPermissionError):
         return StoreError(f"the store {store} does not let this user in: {text}; change the user's ACL")
     if isinstance(error, exceptions.MovedError | exceptions.AskError):
         return StoreError(f"the store {store} is a Redis Cluster; give the url of a single server")
-    if isinstance(error, _CAN_T_WRITE) or text.startswith(_CAN_T_WRITE_CODES):
+    if isinstance(error, _CAN_T_WRITE) or _CAN_T_WRITE_CODE.search(text):
         return StoreUnavailableError(f"the store {store} can't write now: {text}")
     if isinstance(error, _AWAY):
         return StoreUnavailableError(

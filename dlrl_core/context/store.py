@@ -19,7 +19,7 @@ from typing import Self
 from urllib.parse import quote, unquote, urlsplit
 
 from dlrl_core.context.redaction import redact
-from dlrl_core.errors import PluginError, StoreError
+from dlrl_core.errors import PluginError, StoreConflictError, StoreError
 
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
 _BUILT_IN = ", ".join(("sqlite", *_REDIS_SCHEMES))
@@ -113,7 +113,7 @@ class Store(abc.ABC):
         self.close()
 
 
-def version_conflict(job: str, *, expected: int, found: int) -> StoreError:
+def version_conflict(job: str, *, expected: int, found: int) -> StoreConflictError:
     """The error of a commit that came too late."""
     seen = f"is at version {found}" if found else "is not there (version 0)"
     if found > expected:
@@ -122,7 +122,7 @@ def version_conflict(job: str, *, expected: int, found: int) -> StoreError:
         reason = "the store lost what it had confirmed, or it is another one"
     else:
         reason = "somebody deleted it, or the store lost it"
-    return StoreError(
+    return StoreConflictError(
         f"job '{job}' {seen} in the store, this process expected version {expected}: {reason}; load the job again"
     )
 

@@ -19,6 +19,7 @@ from dlrl_core.master.waiting import answers_of
 from dlrl_core.plan import ExecutionPlan
 from dlrl_core.roles import RoleType
 from dlrl_core.scheduler import workload_launcher
+from dlrl_core.scheduler.cluster_probe import view_capacity
 from dlrl_core.scheduler.names import MASTER, namespace_of
 from dlrl_core.spec import JobSpec
 from dlrl_core.trainer.roster import Roll
@@ -30,8 +31,13 @@ from dlrl_core.workload.process import HostFacts, check_run
 _NAME_FREE_S = 30.0
 _PING_S = 5.0
 _LAST_WORD_S = 2.0
+_LOOK_S = 1.0
 
 Gone = Callable[[WorkloadGone], None]
+
+
+class NodeLostError(Exception):
+    """A node where processes are being started is gone."""
 
 
 class Crew:
@@ -122,8 +128,7 @@ class Crew:
 
     async def _meet(self, names: Collection[str]) -> None:
         """Wait until all of them are up and write down where."""
-        refs = {name: self._hosts[name].facts.remote() for name in names}
-        facts: dict[str, HostFacts] = await self._answers(refs, "start", self._launch.limits.process_s)
+        facts = await self._facts_of(names)
         for fact in facts.values():
             check_run(fact, self._launch.run_id)
         with self._context.change() as change:
@@ -139,6 +144,22 @@ class Crew:
         self._facts.update(facts)
         for name in names:
             self._watch(name)
+
+    async def _facts_of(self, names: Collection[str]) -> dict[str, HostFacts]:
+        """The facts of all of them. Raises NodeLostError if one waits for a place on a node that is gone."""
+        refs = {name: self._hosts[name].facts.remote() for name in names}
+        answers = asyncio.ensure_future(self._answers(refs, "start", self._launch.limits.process_s))
+        nodes = {self.plan.nodes[one.node].node_id for one in self.plan.workloads if one.name in names}
+        try:
+            while True:
+                done, _ = await asyncio.wait({answers}, timeout=_LOOK_S)
+                if done:
+                    return answers.result()
+                living = {node.node_id for node in (await asyncio.to_thread(view_capacity)).nodes}
+                if not nodes <= living:
+                    raise NodeLostError
+        finally:
+            answers.cancel()
 
     async def _construct(self, names: Collection[str]) -> None:
         """Construct all classes at once; the ranks of a role meet at a port of rank 0's node."""

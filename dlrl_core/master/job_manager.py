@@ -12,9 +12,9 @@ from ray.exceptions import RayTaskError
 
 from dlrl_core.context import JobContext, JobState, TrainerState, WorkloadReport, WorkloadState
 from dlrl_core.diagnosis import CallLost, Observation, TrainerGone, TrainerRaised, WorkloadGone, diagnose
-from dlrl_core.errors import DlrlError, JobError, RemoteCause, WorkloadDiedError
+from dlrl_core.errors import DlrlError, JobError, RemoteCause, StoreConflictError, WorkloadDiedError
 from dlrl_core.failover import EscalatingPolicy, FailoverPolicy, FailoverScope
-from dlrl_core.master.crew import Crew, quiet
+from dlrl_core.master.crew import Crew, NodeLostError, quiet
 from dlrl_core.master.executor import Executor, TrainerDiedError
 from dlrl_core.master.hangs import HangWatch
 from dlrl_core.master.launch import JobEnding, MasterLaunch
@@ -78,6 +78,8 @@ class JobManager:
             if self._seen.empty():
                 self._settle_down()
             return await self._control_loop()
+        except StoreConflictError:
+            raise  # another Master has taken the job over: it is no longer ours to end
         except DlrlError as error:
             cause = getattr(error, "cause", None)
             why = getattr(error, "summary", None) or str(error)
@@ -190,7 +192,11 @@ class JobManager:
     async def _attempt(self, recovery: Recovery) -> None:
         """Carry out a recovery; should a process die on the way, that is one more thing seen."""
         try:
-            await self._carry_out(recovery)
+            while True:
+                try:
+                    return await self._carry_out(recovery)
+                except NodeLostError:
+                    recovery = Recovery(names=recovery.names)  # once more, on another node
         except WorkloadDiedError as error:
             name = f"{error.role}-{error.rank}"
             actor_id = self._context.workloads[name].actor_id or ""
@@ -242,11 +248,10 @@ class JobManager:
         await self._until_settled()
         return self._crew.roll()
 
-    async def escalate(self, name: str, method: str) -> Roll:
+    def escalate(self, name: str, method: str) -> None:
         """A call was interrupted that must not be made again: the trainer has to go back to its last commit."""
         self._is_recovering = True
         self._seen.put_nowait(CallLost(name=name, method=method, step=self._step()))
-        return await self.settled()
 
     async def _until_settled(self) -> None:
         while self._is_recovering or not self._seen.empty():

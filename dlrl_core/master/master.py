@@ -7,14 +7,16 @@ only what it must before a Master really is constructed.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
+from collections.abc import Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import ray
 
 from dlrl_core.context.job_state import JobState
-from dlrl_core.errors import DlrlError
+from dlrl_core.errors import DlrlError, StoreConflictError
 from dlrl_core.master.launch import JobEnding, MasterLaunch
 from dlrl_core.scheduler.names import MASTER, namespace_of
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _GRACE_S = 0.1
+_ANSWER_S = 5.0
 
 
 class Master:
@@ -35,7 +38,9 @@ class Master:
         from dlrl_core.context import open_store
         from dlrl_core.master.job_manager import JobManager
         from dlrl_core.master.take_up import take_up
+        from dlrl_core.workload.orphan import end_with_node
 
+        end_with_node()
         self._launch = launch
         self._ending: JobEnding | None = None
         self._ended = asyncio.Event()
@@ -69,14 +74,17 @@ class Master:
 
     async def _drive(self) -> None:
         """The whole life of the job, or what an earlier Master left of it."""
-        ending = await self._first_ending()
         try:
-            await self._manager.tear_down(ending)
-        finally:
-            self._ending = ending
-            self._ended.set()
-            await asyncio.sleep(self._launch.limits.linger_s)
-            await self.leave()
+            ending = await self._first_ending()
+            try:
+                await self._manager.tear_down(ending)
+            finally:
+                self._ending = ending
+                self._ended.set()
+        except StoreConflictError:
+            _vanish()
+        await asyncio.sleep(self._launch.limits.linger_s)
+        await self.leave()
 
     async def _first_ending(self) -> JobEnding:
         record = self._context.record
@@ -141,20 +149,36 @@ class Master:
 
     # ---- asked by the trainer
 
-    async def restored(self, name: str, actor_id: str) -> Roll:
-        return await self._manager.restored(name, actor_id)
+    async def restored(self, name: str, actor_id: str) -> Roll | None:
+        """When this process of a workload has been replaced, or turns out to live: who is there now.
 
-    async def settled(self) -> Roll:
-        return await self._manager.settled()
+        None if that takes longer; then ask again. So nobody waits for a Master that is gone, for long.
+        """
+        return await self._bounded(self._manager.restored(name, actor_id))
 
-    async def escalate(self, name: str, method: str) -> Roll:
-        return await self._manager.escalate(name, method)
+    async def settled(self) -> Roll | None:
+        """When nothing is being restarted: who is there now. None if that takes longer."""
+        return await self._bounded(self._manager.settled())
+
+    async def escalate(self, name: str, method: str) -> None:
+        """A call was interrupted that must not be made again; `settled` tells when that is dealt with."""
+        self._manager.escalate(name, method)
+
+    async def _bounded(self, roll: Coroutine[Any, Any, Roll]) -> Roll | None:
+        await self.opened()
+        try:
+            return await asyncio.wait_for(roll, _ANSWER_S)
+        except TimeoutError:
+            return None
 
     # ---- told by the trainer and the workloads
 
     async def trainer_progress(self, report: ProgressReport) -> None:
         if not self._ended.is_set():
-            self._manager.heard(report)
+            try:
+                self._manager.heard(report)
+            except StoreConflictError:
+                _vanish()
 
     async def report(self, report: WorkloadReport) -> None:
         self._manager.reports[report.name] = replace(report, step=self._context.record.progress.step)
@@ -177,6 +201,14 @@ class Master:
 
     async def ping(self) -> float:
         return time.time()
+
+
+def _vanish() -> None:
+    """Another Master has the job: one whose node was given up lives on for a while, and must touch nothing any more.
+
+    Not by Ray, which would end the other one, as both are the same actor to it.
+    """
+    os._exit(1)
 
 
 def start_master(launch: MasterLaunch) -> Any:

@@ -21,6 +21,8 @@ from dlrl_core.workload.death_reason import GONE
 _MASTER_BACK_S = 300.0
 _ASK_AGAIN_S = 0.1
 _PING_S = 10.0
+_ANSWER_S = 15.0
+"""The Master answers within five seconds, if only to say that it does not know yet."""
 
 
 def is_gone(actor: Any) -> bool:
@@ -84,18 +86,19 @@ class Roster:
         """
         if self.named(name).ray_actor is not actor:
             return  # somebody has asked already
-        self._take(self._ask("restored", name, actor._actor_id.hex()))
+        self._take(self._roll("restored", name, actor._actor_id.hex()))
 
     def escalate(self, name: str, method: str) -> None:
         """A call that must not be made again was interrupted: have the Master restart more. Raises RestartFit."""
-        self._take(self._ask("escalate", name, method))
+        self._ask("escalate", name, method)
+        self._take(self._roll("settled"))
         raise RestartFit
 
     def catch_up(self) -> None:
         """Before `fit` is entered again: everybody who is to be restarted is, and has seen the calls of `init`."""
         while True:
             try:
-                self._take(self._ask("settled"))
+                self._take(self._roll("settled"))
                 return
             except RestartFit:
                 continue
@@ -125,13 +128,23 @@ class Roster:
             ]
         )
 
-    def _ask(self, method: str, *args: Any) -> Roll:
-        """Ask the Master; one that is being restarted is asked again until it is back."""
+    def _roll(self, method: str, *args: Any) -> Roll:
+        """Ask until the Master knows. A restart takes as long as its processes do; the Master itself is bounded."""
+        while True:
+            roll = self._ask(method, *args)
+            if roll is not None:
+                return roll
+
+    def _ask(self, method: str, *args: Any) -> Roll | None:
+        """Ask the Master; one that is being restarted, or was on a lost node, is asked again until it is back."""
         deadline = time.monotonic() + _MASTER_BACK_S
         while True:
             try:
-                roll: Roll = ray.get(getattr(self.master, method).remote(*args))
+                roll: Roll | None = ray.get(getattr(self.master, method).remote(*args), timeout=_ANSWER_S)
                 return roll
+            except ray.exceptions.GetTimeoutError:
+                if time.monotonic() > deadline:
+                    raise TrainerError(f"the job's master has not answered for {_MASTER_BACK_S:g} s") from None
             except ray.exceptions.RayTaskError as error:
                 raise (error.cause if isinstance(error.cause, DlrlError) else error) from None
             except RayActorError as error:

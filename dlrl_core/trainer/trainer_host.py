@@ -25,6 +25,7 @@ from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_core.workload.class_loader import load_class
 from dlrl_core.workload.death_reason import GONE
 from dlrl_core.workload.fault import Fault, Suffering
+from dlrl_core.workload.orphan import end_with_node
 from dlrl_core.workload.process import HostFacts, ProcessSetup, end_children, host_facts, thread_stacks
 
 CONCURRENCY_GROUPS = (("control", 2), ("watch", 2))
@@ -68,6 +69,7 @@ class TrainerHost:
     """The trainer's process as Ray sees it. `run` once, then `outcome` as often as somebody wants to know."""
 
     def __init__(self, launch: TrainerLaunch) -> None:
+        end_with_node()
         self._launch = launch
         self._call_log = CallLog()
         self._progress = Progress(self._call_log)

@@ -51,8 +51,9 @@ def memory_root(run_id: str) -> Path:
 class StateFolder:
     """The versions of one workload's state that this node can reach."""
 
-    def __init__(self, *, run_id: str, workload: str, durable: str | None) -> None:
-        self._memory = memory_root(run_id) / workload
+    def __init__(self, *, run_id: str, workload: str, durable: str | None, node_id: str = "") -> None:
+        # By node, so that several nodes on one machine do not see each other's memory either.
+        self._memory = memory_root(run_id) / node_id / workload
         self._durable = Path(durable) / workload if durable else None
         self._copying = threading.Lock()
         self._being_copied: set[int] = set()

@@ -29,6 +29,7 @@ from dlrl_core.workload.devices import VARIABLES, own_devices, show_devices
 from dlrl_core.workload.fault import Fault, Suffering
 from dlrl_core.workload.identity import WorkloadIdentity, become
 from dlrl_core.workload.invocation import SLOTS, methods_of
+from dlrl_core.workload.orphan import end_with_node
 from dlrl_core.workload.process import HostFacts, ProcessSetup, end_children, free_port, host_facts, thread_stacks
 from dlrl_core.workload.shards import ShardPart
 from dlrl_core.workload.state_folder import Commit, StateFolder, forget_run
@@ -55,6 +56,7 @@ class WorkloadHost:
     """One workload's process as Ray sees it. Created by the scheduler, called by role groups and the Master."""
 
     def __init__(self, launch: WorkloadLaunch) -> None:
+        end_with_node()
         self._launch = launch
         self._identity = launch.identity
         self._class: type | None = None
@@ -71,7 +73,10 @@ class WorkloadHost:
         self._faults = Suffering(is_allowed=launch.allows_chaos, owner=f"workload '{launch.identity.name}'")
         self._init_results: list[tuple[str, Any]] = []
         self._state_folder = StateFolder(
-            run_id=launch.identity.run_id, workload=launch.identity.name, durable=launch.durable_folder
+            run_id=launch.identity.run_id,
+            workload=launch.identity.name,
+            durable=launch.durable_folder,
+            node_id=ray.get_runtime_context().get_node_id(),
         )
         self._version: int | None = None
         """Of the commit that the workload's state equals; None after any call."""

@@ -10,10 +10,16 @@ import pytest
 from checks import short_temp_folder
 from redis_server import RedisServer
 
-from dlrl_core.context import SqliteStore, Store, open_store
+from dlrl_core.context import OutageLimits, SqliteStore, Store, open_store
 from dlrl_core.context.store import sqlite_url
 
 KINDS = ["sqlite", "redis"]
+
+
+@pytest.fixture(autouse=True)
+def much_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is slow for a moment is no outage, unless a test says so."""
+    monkeypatch.setattr("dlrl_core.context.job_context._LIMITS", OutageLimits(patience_s=30))
 
 
 @pytest.fixture(scope="session")

@@ -23,12 +23,16 @@ class _Job:
 
 
 class FailingStoreStandIn(Store):
-    """A store in memory. Each commit takes the next fault of a list; when that is empty, all is well."""
+    """A store in memory. Each commit takes the next fault of a list; when that is empty, all is well.
+
+    Besides, the way to it may be cut for a while, or long: commits arrive, and their answers come when it is open.
+    """
 
     def __init__(self) -> None:
         self._history: dict[str, list[_Job]] = {}
         self._versions = 0
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
+        self._way = "open"
         self.faults: deque[str] = deque()
         self.faults_suffered: list[str] = []
 
@@ -43,6 +47,8 @@ class FailingStoreStandIn(Store):
         commit_id: str | None = None,
     ) -> int:
         with self._lock:
+            if self._way == "cut":
+                raise StoreUnavailableError("the way is cut")
             fault = self.faults.popleft() if self.faults else None
             self._suffer(job, fault)
             old = self._last(job)
@@ -62,7 +68,14 @@ class FailingStoreStandIn(Store):
             self._history.setdefault(job, []).append(new)
             if fault == "answer lost":
                 raise StoreUnavailableError("the answer was lost")
+            assert self._lock.wait_for(lambda: self._way != "long", 30)
             return new.version
+
+    def make_way(self, way: str) -> None:
+        """'open', 'cut' or 'long'."""
+        with self._lock:
+            self._way = way
+            self._lock.notify_all()
 
     def _suffer(self, job: str, fault: str | None) -> None:
         if fault is None:

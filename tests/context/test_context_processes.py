@@ -16,7 +16,7 @@ WRITER = """
 
     context = JobContext.load(open_store(sys.argv[1]), "my-ppo")
     for step in itertools.count(context.record.master_incarnation + 1):
-        with context.change() as change:
+        with context.change(is_durable=True) as change:
             change.job(master_incarnation=step)
             change.progress(step=step)
             for name in context.workloads:
@@ -36,7 +36,7 @@ COUNTER = """
     sys.stdin.readline()
     while done < 40:
         try:
-            with context.change() as change:
+            with context.change(is_durable=True) as change:
                 change.job(master_incarnation=change.record.master_incarnation + 1)
                 change.event("counted", "one more")
             done += 1

@@ -90,7 +90,7 @@ class ExactTrainer(BaseTrainer):
             self.RG_ACTOR.update(step, mixed(samples, rewards, values))
             chain = mixed(chain, samples, rewards, values)
             self.log(reward=float(rewards[0] % 1000))
-            self.commit(step, chain=chain)
+            self.commit(step, durable=self.config.get("durable", False), chain=chain)
         return {"chain": chain, "actor": self.RG_ACTOR.end_state(), "critic": self.RG_CRITIC.end_state()}
 
     def joined(self, shards):

@@ -42,12 +42,14 @@ class Run:
     scopes: Sequence[str] = field(default_factory=list)
 
 
-def job(*, steps: int = STEPS, pause_s: float = 0.03, is_fair_game: bool = True) -> RLJob:
+def job(*, is_fair_game: bool = True, spare_nodes: int = 0, **config: Any) -> RLJob:
     """Five roles: two with state and collectives, three that answer questions."""
     return (
         RLJobBuilder()
-        .device_per_node(8)
-        .config({"seed": 7, "steps": steps, "pause_s": pause_s})
+        .node_num(2)
+        .device_per_node(4)
+        .spare_nodes(spare_nodes)
+        .config({"seed": 7, "steps": STEPS, "pause_s": 0.03, **config})
         .trainer(HERE, "ExactTrainer")
         .actor(HERE, "Stateful").total(2).failover("role")
         .critic(HERE, "Stateful").failover("role")

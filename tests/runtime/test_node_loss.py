@@ -1,0 +1,108 @@
+"""A node is lost: its workloads move to a spare, or the job waits in sight until there is another node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from checks import assert_nothing_left, wait_until
+from soak import exactness
+
+from dlrl_core.api.chaos import Chaos
+from dlrl_core.context import JobContext, default_store_url, open_store
+from dlrl_core.plan import ClusterView
+from dlrl_core.scheduler.local_cluster import LocalCluster
+
+QUICK_TO_NOTICE = {
+    "RAY_health_check_initial_delay_ms": "500",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "2000",
+    "RAY_health_check_failure_threshold": "3",
+}
+NODE = ClusterView.described(node_num=1, resources={"CPU": 16, "GPU": 4})
+
+
+@pytest.fixture
+def cluster(monkeypatch) -> Iterator[LocalCluster]:
+    """Three nodes with 4 logical GPUs each, of which one may go; a node that dies is noticed within seconds."""
+    import ray
+
+    for name, value in QUICK_TO_NOTICE.items():
+        monkeypatch.setenv(name, value)
+    local = LocalCluster()
+    try:
+        address = local.add_nodes(ClusterView.described(node_num=3, resources={"CPU": 16, "GPU": 4}))
+        ray.init(address=address, log_to_driver=False, configure_logging=False)
+        yield local
+        assert_nothing_left()
+    finally:
+        ray.shutdown()
+        local.stop()
+
+
+def context_of(name: str) -> JobContext:
+    return JobContext.load(open_store(default_store_url()), name)
+
+
+def started(**more):
+    handle = exactness.job(durable=True, steps=30, **more).submit("exact", blocking=False)
+    wait_until(lambda: (handle.status().step or 0) >= 3, "three steps are done", 90)
+    return handle
+
+
+def victim_of(handle) -> dict:
+    """A workload on a node that is not the head, where the driver and the Master are."""
+    import ray
+
+    here = ray.get_runtime_context().get_node_id()
+    return next(one for one in handle.status().workloads if one["node_id"] != here)
+
+
+def applied(value) -> list[list[int]]:
+    return [rank["applied"] for role in ("actor", "critic") for rank in value[role]]
+
+
+def test_workloads_of_a_lost_node_move_to_the_spare_and_no_durable_commit_is_lost(cluster):
+    expected = exactness.job(steps=30).submit("exact").value
+    handle = started(spare_nodes=1)
+    plan = handle.status().view["plan"]
+    victim = victim_of(handle)
+    spare = plan["spares"][0]["node_id"]
+    committed = handle.status().step
+    Chaos("exact").inject(victim["name"], "node")
+    result = handle.wait(timeout=150)
+    assert result.value == expected
+    assert applied(result.value) == [list(range(30))] * 3
+    moved = [event.message for event in context_of("exact").journal() if event.kind == "moved"]
+    assert len(moved) == 1
+    after = {one["name"]: one for one in result.status.workloads}
+    lost = {one["name"] for one in plan_workloads(handle, victim["node_id"])}
+    assert lost and all(after[name]["node_id"] == spare for name in lost)
+    assert committed >= 3
+
+
+def plan_workloads(handle, node_id: str) -> list[dict]:
+    """Who sat on the node, by the journal of who died there."""
+    died = [event for event in context_of("exact").journal() if event.kind == "finding" and event.subject != "trainer"]
+    names = {event.subject for event in died}
+    return [one for one in handle.status().workloads if one["name"] in names]
+
+
+def test_without_a_spare_the_job_waits_in_sight_until_a_node_comes(cluster):
+    """Both other nodes are full of another job; then a new node joins."""
+    import ray
+    from ray.util import placement_group, remove_placement_group
+
+    handle = started()
+    used = {one["node_id"] for one in handle.status().workloads}
+    third = next(node["NodeID"] for node in ray.nodes() if node["NodeID"] not in used)
+    other = placement_group([{"GPU": 4}], bundle_label_selector=[{"ray.io/node-id": third}])
+    ray.get(other.ready())
+    victim = victim_of(handle)
+    Chaos("exact").inject(victim["name"], "node")
+    status = wait_until(lambda: (now := handle.status()).waiting_for and now, "the job says that it waits", 90)
+    assert "is lost, and no other node has" in status.waiting_for
+    cluster.add_nodes(NODE)
+    value = handle.wait(timeout=150).value
+    remove_placement_group(other)
+    assert applied(value) == [list(range(30))] * 3
