@@ -24,7 +24,7 @@ class OutageLimits:
     longest_pause_s: float = 2.0
     most_changes: int = 10_000
     """How many changes may wait, progress in a row counted once. The next one is refused."""
-    most_characters: int = 64 * 1024 * 1024
+    most_characters: int = 64_000_000
     """How much text may wait."""
 
 

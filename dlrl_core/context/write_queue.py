@@ -1,7 +1,7 @@
 """WriteQueue: the one way from a job's context to its store. It keeps the order, and outlives outages.
 
-All commits stand in one line and are written by one thread, which is there only while something waits. A
-change waits for its commit, but not for long: if the store does not answer, the change goes on, and those after
+All commits stand in one line and are written by one thread, which goes when there is nothing to do. A change
+waits for its commit, but not for long: if the store does not answer, the change goes on, and those after
 it do so at once. The thread asks until the store is back.
 """
 
@@ -18,6 +18,7 @@ from dlrl_core.context.outage import Outage, OutageLimits, rewound
 from dlrl_core.context.store import Store
 from dlrl_core.errors import ContextError, SchemaError, StoreError, StoreUnavailableError
 
+_IDLE_S = 10.0
 _log = logging.getLogger("dlrl.context")
 
 
@@ -125,6 +126,7 @@ class WriteQueue:
             self._writer = writer
         self._line.add(commit)
         self.last_seq += len(commit.events)
+        self._news.notify_all()
 
     def _await(self, commit: PendingCommit, timeout_s: float) -> None:
         self._awaited = commit
@@ -205,7 +207,9 @@ class WriteQueue:
             return True
 
     def _next(self) -> PendingCommit | None:
+        """The next commit; None to end the thread, because all is over or there was nothing to do for a while."""
         with self._news:
+            self._news.wait_for(lambda: self._line or self._is_closed or self._parting, _IDLE_S)
             if self._line and not self._is_closed and self._parting is None:
                 return self._line.try_first()
             self._writer = None

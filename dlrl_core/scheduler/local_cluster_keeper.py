@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+_UP_S = 60.0
 _STORE_BYTES = 96 * 1024 * 1024
 
 
@@ -32,9 +33,12 @@ def _serve() -> None:
     cluster = Cluster(initialize_head=False, shutdown_at_exit=True)
     try:
         for line in sys.stdin:
-            for node in json.loads(line)["nodes"]:
+            added = [
                 cluster.add_node(wait=False, **_node_args(**node, is_head=cluster.head_node is None))
-            cluster.wait_for_nodes()
+                for node in json.loads(line)["nodes"]
+            ]
+            for node in added:  # not for all nodes: an older one may have been lost meanwhile
+                cluster._wait_for_node(node, timeout=_UP_S)
             print(json.dumps({"address": cluster.address}), flush=True)
     finally:
         cluster.shutdown()

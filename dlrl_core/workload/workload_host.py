@@ -1,7 +1,8 @@
 """The Ray actor around one workload: it constructs the user's class, runs its methods, answers the Master.
 
 The user's methods run one after the other in the default group. `control` answers while they run, `watch`
-holds the long calls by which a death is noticed, and `coroutines` runs `async def` methods side by side.
+holds the long calls by which a death is noticed (those of Masters that are gone stay there, so nothing else may
+wait in it), `durable` waits for durable storage, and `coroutines` runs `async def` methods side by side.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from dlrl_core.workload.process import HostFacts, ProcessSetup, end_children, fr
 from dlrl_core.workload.shards import ShardPart
 from dlrl_core.workload.state_folder import Commit, StateFolder, forget_run
 
-CONCURRENCY_GROUPS = (("control", 2), ("watch", 2), ("coroutines", 32))
+CONCURRENCY_GROUPS = (("control", 2), ("watch", 2), ("durable", 1), ("coroutines", 32))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,7 +227,7 @@ class WorkloadHost:
             )
             copy.start()
 
-    @ray.method(concurrency_group="watch")
+    @ray.method(concurrency_group="durable")
     def make_durable(self, version: int) -> None:
         """Returns when that version is on durable storage."""
         self._state_folder.copy_to_durable(version)

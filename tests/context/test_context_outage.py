@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import sqlite3
 import threading
 import time
@@ -48,6 +49,10 @@ def note(context: JobContext, message: str) -> None:
 
 def messages(context: JobContext, kind: str = "note") -> list[str]:
     return [event.message for event in context.journal() if event.kind == kind]
+
+
+def writers() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "dlrl-store-of-one"]
 
 
 def is_back(context: JobContext) -> None:
@@ -97,10 +102,11 @@ def test_degraded_job_says_since_when_and_how_much_waits(server: RedisServer, co
     server.kill()
     start = time.time()
     note(context, "one")
-    assert context.snapshot()["degraded"] == f"the store {server.url} has not answered for 0 s; 1 change waits"
+    silence = rf"the store {server.url} has not answered for \d+ s; "
+    assert re.fullmatch(f"{silence}1 change waits", context.snapshot()["degraded"] or "")
     note(context, "two")
 
-    assert context.snapshot()["degraded"] == f"the store {server.url} has not answered for 0 s; 2 changes wait"
+    assert re.fullmatch(f"{silence}2 changes wait", context.snapshot()["degraded"] or "")
     assert context.degraded_since == pytest.approx(start, abs=1)
     json.dumps(context.snapshot(), allow_nan=False)
     server.start()
@@ -130,21 +136,21 @@ def test_journal_tells_when_the_outage_began_and_ended(server: RedisServer, cont
 
 
 def test_event_loop_waits_a_second_once_and_not_again(server: RedisServer, store: Store, context: JobContext) -> None:
-    async def longest_pauses() -> tuple[float, float]:
+    async def pauses() -> list[float]:
         async def one() -> float:
             start = time.perf_counter()
             note(context, "still going")
             return time.perf_counter() - start
 
-        return await one(), max([await one() for _ in range(50)])
+        return [await one() for _ in range(51)]
 
     server.pause()
-    first, others = asyncio.run(longest_pauses())
+    first, *others = asyncio.run(pauses())
     server.resume()
     is_back(context)
 
-    assert first < 1.5
-    assert others < 0.1
+    assert QUICK.patience_s <= first < 3
+    assert sum(others) < 1
     assert len(messages(context)) == 51
     assert_stored(context, store)
 
@@ -185,7 +191,7 @@ def test_job_does_not_start_on_a_store_that_is_down(server: RedisServer, store: 
 
 
 def test_commits_that_a_crash_of_the_server_lost_are_written_again() -> None:
-    """A server that syncs once a second may lose what it confirmed last, and mostly does here."""
+    """A server that syncs once a second may lose what it confirmed last, while its disk is busy."""
     with RedisServer(short_temp_folder(), "--appendfsync", "everysec") as server, open_store(server.url) as store:
         context = JobContext.create(store, job_record(), limits=QUICK)
         for number in range(5):
@@ -402,7 +408,8 @@ def test_close_writes_what_waits(server: RedisServer, store: Store, context: Job
     assert_stored(context, store)
 
 
-def test_close_gives_up_in_time_and_says_what_is_lost(server: RedisServer, context: JobContext) -> None:
+def test_close_gives_up_in_time_and_says_what_is_lost(server: RedisServer, store: Store) -> None:
+    context = JobContext.create(store, job_record("of-one"), limits=QUICK)
     server.kill()
     note(context, "one")
     note(context, "two")
@@ -412,19 +419,19 @@ def test_close_gives_up_in_time_and_says_what_is_lost(server: RedisServer, conte
         context.close(timeout_s=0.3)
 
     assert time.monotonic() - start < 2
-    assert f"job 'my-ppo': the store {server.url} has not answered for 0 s; 2 changes wait" in str(caught.value)
-    assert "given up after 0.3 s, they are lost: " in str(caught.value)
+    silence = rf"job 'of-one': the store {server.url} has not answered for \d+ s; 2 changes wait; "
+    assert re.match(f"{silence}given up after 0.3 s, they are lost: ", str(caught.value))
     wait_until(lambda: not writers(), "no thread goes on")
 
 
-def writers() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("dlrl-store-")]
+def test_context_that_is_idle_has_no_thread(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dlrl_core.context.write_queue._IDLE_S", 0.05)
+    context = JobContext.create(store, job_record("of-one"))
+    for number in range(2):
+        note(context, str(number))
+        wait_until(lambda: not writers(), "the writer is gone")
 
-
-def test_context_that_is_idle_has_no_thread(context: JobContext) -> None:
-    note(context, "one")
-
-    wait_until(lambda: not writers(), "the writer is gone")
+    assert messages(context) == ["0", "1"]
 
 
 def test_chaos_keeps_the_store_out_of_reach_for_a_while(store: Store, context: JobContext) -> None:

@@ -69,7 +69,7 @@ def content(store: FailingStoreStandIn) -> tuple[Any, list[str]]:
 @given(steps=STEPS)
 @example(steps=[("progress", "long", []), ("progress", "as it was", [])])  # not to be merged: the first is on its way
 @example(steps=[("progress", "cut", []), ("progress", "as it was", []), ("progress and note", "as it was", [])])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_outages_leave_no_trace_but_their_own_words(steps: Steps) -> None:
     quiet, _ = run(steps, is_faulty=False)
     store, context = run(steps, is_faulty=True)
@@ -84,7 +84,7 @@ def test_outages_leave_no_trace_but_their_own_words(steps: Steps) -> None:
 
 
 @given(steps=STEPS, others=st.integers(1, 4), is_forgetful=st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_what_somebody_else_wrote_meanwhile_is_the_last_word(steps: Steps, others: int, is_forgetful: bool) -> None:
     store, context = run(steps, is_faulty=False)
     context.fail_for(3600)
