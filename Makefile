@@ -9,7 +9,7 @@ VERL := .venvs/verl
 BENCHMARKS := planning calls startup
 PIP_FLAGS := --disable-pip-version-check --progress-bar off
 
-.PHONY: help demo test lint bench venv-core venv-openrlhf venv-verl clean
+.PHONY: help demo test soak lint bench venv-core venv-openrlhf venv-verl clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -29,6 +29,9 @@ lint: venv-core  ## ruff, mypy and import-linter
 bench: venv-core  ## run every benchmark; fails if one misses its bar
 	@status=0; for name in $(BENCHMARKS); do \
 	  echo "== benchmarks/$$name.py"; $(CORE)/bin/python -m benchmarks.$$name || status=1; done; exit $$status
+
+soak: venv-core  ## run the exactness job 200 times under random faults; writes docs/explanation/soak.md
+	$(CORE)/bin/python tests/soak/exactness.py 200
 
 venv-core: $(CORE)/.made  ## the environment of the core
 venv-openrlhf: $(OPENRLHF)/.made  ## the environment of the OpenRLHF adapter, without CUDA

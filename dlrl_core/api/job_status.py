@@ -44,6 +44,11 @@ class JobStatus:
         return self.view["waiting_for"]
 
     @property
+    def degraded(self) -> str | None:
+        """What keeps the job from being safe, such as a store that does not answer; None if nothing does."""
+        return self.view["degraded"]
+
+    @property
     def phase(self) -> str | None:
         """Where the trainer is: construct, init, fit or done."""
         phase: str | None = self.view["trainer"].get("phase")

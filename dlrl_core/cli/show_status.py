@@ -109,6 +109,8 @@ def _facts(status: JobStatus) -> Table:
     table.add_row("since", wording.since(view["state_since"]))
     if status.why:
         table.add_row("why", Text(status.why))
+    if status.degraded:
+        table.add_row("degraded", Text(status.degraded, style="yellow"))
     if status.waiting_for:
         table.add_row("waiting for", Text(status.waiting_for))
     table.add_row("step", wording.steps(status.step, status.total_steps))

@@ -23,6 +23,7 @@ from dlrl_core.context.documents import (
     workload_key,
 )
 from dlrl_core.context.job_view import JobView, view_of
+from dlrl_core.context.job_writer import JobWriter
 from dlrl_core.context.journal import JournalEvent
 from dlrl_core.context.outage import OutageLimits
 from dlrl_core.context.records import JobRecord, WorkloadRecord
@@ -98,15 +99,8 @@ class JobContext:
             known = ", ".join(f"'{name}'" for name in store.jobs()) or "none"
             raise JobNotFoundError(job, f"no job is named '{job}'; known jobs: {known}")
         state = _State(record=read_job(job, stored.documents), workloads=read_workloads(job, stored.documents))
-        queue = WriteQueue(
-            store,
-            job,
-            version=stored.version,
-            commit_id=stored.commit_id,
-            last_seq=stored.last_seq,
-            limits=limits or _LIMITS,
-        )
-        return cls(store, state, queue)
+        writer = JobWriter(store, job, version=stored.version, commit_id=stored.commit_id)
+        return cls(store, state, WriteQueue(writer, last_seq=stored.last_seq, limits=limits or _LIMITS))
 
     @property
     def record(self) -> JobRecord:
@@ -261,8 +255,8 @@ def _write_new(
         events=[_submitted(record, replaced).to_text()],
         commit_id=commit_id,
     )
-    last_seq = record.journal_start + 1
-    queue = WriteQueue(store, record.name, version=version, commit_id=commit_id, last_seq=last_seq, limits=limits)
+    writer = JobWriter(store, record.name, version=version, commit_id=commit_id)
+    queue = WriteQueue(writer, last_seq=record.journal_start + 1, limits=limits)
     return cls(store, _State(record=record, workloads=workloads), queue)
 
 

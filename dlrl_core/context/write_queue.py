@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Mapping, Sequence
 
 from dlrl_core.context.commit_line import CommitLine, PendingCommit
-from dlrl_core.context.commit_memory import CommitMemory
+from dlrl_core.context.job_writer import JobWriter
 from dlrl_core.context.outage import Outage, OutageLimits, rewound
-from dlrl_core.context.store import Store
 from dlrl_core.errors import ContextError, SchemaError, StoreError, StoreUnavailableError
 
 _IDLE_S = 10.0
@@ -29,28 +27,25 @@ class WriteQueue:
     had gone on before, memory and store have parted for good: from then on every write raises.
     """
 
-    def __init__(
-        self, store: Store, job: str, *, version: int, commit_id: str, last_seq: int, limits: OutageLimits
-    ) -> None:
-        """The job as it is in the store: its version, the id of the commit that made it, its last event."""
-        self._store = store
-        self._job = job
+    def __init__(self, writer: JobWriter, *, last_seq: int, limits: OutageLimits) -> None:
+        self._writer = writer
         self._limits = limits
         self._news = threading.Condition()  # held for all that follows
         self._line = CommitLine()
-        self._memory = CommitMemory(version=version, commit_id=commit_id)
-        self._writer: threading.Thread | None = None
+        self._thread: threading.Thread | None = None
         self._awaited: PendingCommit | None = None
         self._refusal: Exception | None = None
         self._outage: Outage | None = None
         self._parting: ContextError | None = None
         self._is_closing = False
         self._is_closed = False
-        self._fails_until = 0.0
-        self.version = version
-        """Of the last commit that the store confirmed."""
         self.last_seq = last_seq
         """Number of the newest event, those that wait included."""
+
+    @property
+    def version(self) -> int:
+        """Of the last commit that the store confirmed."""
+        return self._writer.version
 
     @property
     def degraded_since(self) -> float | None:
@@ -102,7 +97,7 @@ class WriteQueue:
 
     def fail_for(self, seconds: float) -> None:
         """Chaos: for so long, be as if the store could not be reached."""
-        self._fails_until = time.monotonic() + seconds
+        self._writer.fail_for(seconds)
 
     # ---- asked by write and close
 
@@ -110,7 +105,7 @@ class WriteQueue:
         if self._parting is not None:
             raise _again(self._parting)
         if self._is_closing:
-            raise StoreError(f"the context of job '{self._job}' is closed")
+            raise StoreError(f"the context of job '{self._writer.job}' is closed")
         if self._outage is None:
             return
         if is_durable:
@@ -120,10 +115,10 @@ class WriteQueue:
             raise StoreUnavailableError(self._not_written("no more may wait, so this change was refused"))
 
     def _add(self, commit: PendingCommit) -> None:
-        if self._writer is None:
-            writer = threading.Thread(target=self._write_all, name=f"dlrl-store-{self._job}", daemon=True)
-            writer.start()  # it waits for the lock; if there is no thread to be had, nothing has changed
-            self._writer = writer
+        if self._thread is None:
+            thread = threading.Thread(target=self._write_all, name=f"dlrl-store-{self._writer.job}", daemon=True)
+            thread.start()  # it waits for the lock; if there is no thread to be had, nothing has changed
+            self._thread = thread
         self._line.add(commit)
         self.last_seq += len(commit.events)
         self._news.notify_all()
@@ -143,12 +138,12 @@ class WriteQueue:
             self._outage = self._outage or self._outage_since(commit)
 
     def _outage_since(self, commit: PendingCommit) -> Outage:
-        return Outage.beginning_with(commit, self._store.label)
+        return Outage.beginning_with(commit, self._writer.store)
 
     def _not_written(self, consequence: str) -> str:
         outage = self._outage or self._outage_since(self._line.first)
         cause = f": {outage.cause}" if outage.cause else ""
-        return f"job '{self._job}': {outage.sentence(self._line.changes)}; {consequence}{cause}"
+        return f"job '{self._writer.job}': {outage.sentence(self._line.changes)}; {consequence}{cause}"
 
     def _part(self, error: ContextError) -> ContextError:
         self._parting = error
@@ -161,7 +156,7 @@ class WriteQueue:
         pause_s = self._limits.first_pause_s
         while (commit := self._next()) is not None:
             try:
-                version = self._written(commit)
+                lost = self._writer.write(commit)
             except StoreUnavailableError as error:
                 self._on_failure(commit, error)
                 self._rest(pause_s)
@@ -170,41 +165,10 @@ class WriteQueue:
                 self._on_refusal(commit, error)
             else:
                 pause_s = self._limits.first_pause_s
-                if version is not None:
-                    self._on_written(commit, version)
-
-    def _written(self, commit: PendingCommit) -> int | None:
-        """The new version; None if earlier commits must be written first, because the store lost them."""
-        if time.monotonic() < self._fails_until:
-            raise StoreUnavailableError(f"the store {self._store.label} is kept out of reach by chaos")
-        try:
-            return self._store.commit(
-                self._job,
-                expected_version=self.version,
-                puts=commit.puts,
-                deletes=commit.deletes,
-                events=commit.events,
-                commit_id=commit.commit_id,
-            )
-        except StoreUnavailableError:
-            raise
-        except StoreError:
-            if not self._is_rewound():
-                raise
-            return None
-
-    def _is_rewound(self) -> bool:
-        """Whether the store came back without its last commits, all of them ours, which then stand in line again."""
-        stored = self._store.load(self._job)
-        with self._news:
-            lost = self._memory.lost_by(stored) if stored else []
-            if not stored or not lost:
-                return False
-            _log.warning("job '%s': the store %s lost %s of its commits", self._job, self._store.label, len(lost))
-            self._line.put_back(lost)
-            self.version = stored.version
-            self._add(rewound(self._store.label, len(lost)))
-            return True
+                if lost:
+                    self._on_loss(lost)
+                else:
+                    self._on_written(commit)
 
     def _next(self) -> PendingCommit | None:
         """The next commit; None to end the thread, because all is over or there was nothing to do for a while."""
@@ -212,14 +176,12 @@ class WriteQueue:
             self._news.wait_for(lambda: self._line or self._is_closed or self._parting, _IDLE_S)
             if self._line and not self._is_closed and self._parting is None:
                 return self._line.try_first()
-            self._writer = None
+            self._thread = None
             return None
 
-    def _on_written(self, commit: PendingCommit, version: int) -> None:
+    def _on_written(self, commit: PendingCommit) -> None:
         with self._news:
             self._line.drop_first()
-            self._memory.keep(commit, version)
-            self.version = version
             if self._outage is not None:
                 self._outage.changes += commit.changes
                 if not self._line and self._parting is None:
@@ -230,8 +192,16 @@ class WriteQueue:
         self._outage = None
         word = outage.ended()
         if word is not None:
-            _log.info("job '%s': the store %s answers again", self._job, outage.store)
+            _log.info("job '%s': the store %s answers again", self._writer.job, outage.store)
             self._add(word)
+
+    def _on_loss(self, lost: Sequence[PendingCommit]) -> None:
+        with self._news:
+            _log.warning(
+                "job '%s': the store %s lost %s of its commits", self._writer.job, self._writer.store, len(lost)
+            )
+            self._line.put_back(lost)
+            self._add(rewound(self._writer.store, len(lost)))
 
     def _on_failure(self, commit: PendingCommit, error: StoreUnavailableError) -> None:
         with self._news:
@@ -239,7 +209,7 @@ class WriteQueue:
             is_new = self._outage.cause is None
             self._outage.cause = str(error)
             if is_new:
-                _log.warning("job '%s' goes on without its store: %s", self._job, error)
+                _log.warning("job '%s' goes on without its store: %s", self._writer.job, error)
                 self._add(self._outage.began())
             self._news.notify_all()
 
@@ -266,8 +236,8 @@ class WriteQueue:
         kind = SchemaError if isinstance(error, SchemaError) else StoreError
         text = str(error) if isinstance(error, ContextError) else f"{type(error).__name__}: {error}"
         return kind(
-            f"job '{self._job}' can't be written any more by this process, {self._line.changes} of its changes are "
-            f"lost, made while the store {self._store.label} did not answer: {text}"
+            f"job '{self._writer.job}' can't be written any more by this process, {self._line.changes} of its changes "
+            f"are lost, made while the store {self._writer.store} did not answer: {text}"
         )
 
 

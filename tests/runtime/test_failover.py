@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from checks import wait_until
@@ -148,6 +149,29 @@ def is_running(name: str) -> bool:
         return context_of(name).record.state == "running"
     except JobNotFoundError:
         return False
+
+
+def test_a_store_that_is_away_for_a_while_stops_nobody(expected):
+    handle, before = started(pause_s=0.1)
+    Chaos("exact").inject("master", "store", seconds=3.0)
+    said = wait_until(lambda: handle.status().degraded, "the status says degraded", 30)
+    assert "has not answered for" in said
+    assert handle.wait(timeout=90).value == expected
+    assert changed(before, processes(handle)) == set()
+    assert handle.status().degraded is None
+    kinds = [event.kind for event in context_of("exact").journal()]
+    assert kinds.index("store_lost") < kinds.index("store_back") < kinds.index("ended")
+
+
+def test_dlrl_chaos_hits_whom_it_is_told_to(expected, ray_2_nodes_8_gpus):
+    handle, before = started(pause_s=0.1)
+    command = [str(Path(sys.executable).with_name("dlrl")), "chaos", "exact", "rollout-1", "--step", "5"]
+    done = subprocess.run(
+        [*command, "--address", ray_2_nodes_8_gpus], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "kill of 'rollout-1' at step 5\n"
+    assert handle.wait(timeout=90).value == expected
+    assert changed(before, processes(handle)) == {"rollout-1"}
 
 
 def test_chaos_refuses_a_job_that_does_not_allow_it():
