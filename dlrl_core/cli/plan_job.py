@@ -122,7 +122,7 @@ def _print_json(plan: ExecutionPlan) -> None:
 
     What is in it was made by the planner and has no secrets to hide.
     """
-    whole = plan.model_dump(mode="json")
+    whole = plan.model_dump(mode="json", exclude={"nodes": {"__all__": {"move"}}, "spares": {"__all__": {"move"}}})
     shown = {
         "device_type": plan.device_type,
         "device_count": plan.device_count,

@@ -6,6 +6,7 @@ Every action is written to the JobContext before it is done, so that a restarted
 from __future__ import annotations
 
 import asyncio
+import shutil
 from dataclasses import dataclass
 
 from ray.exceptions import RayTaskError
@@ -28,6 +29,7 @@ from dlrl_core.trainer.roster import Roll
 from dlrl_core.trainer.trainer_host import TrainerOutcome
 from dlrl_core.workload.death_reason import GONE, death_reason
 from dlrl_core.workload.fault import Fault, FaultKind, Suffering
+from dlrl_core.workload.state_folder import forget_run
 
 _LAST_WORD_S = 3.0
 _LOOK_S = 0.5
@@ -311,6 +313,7 @@ class JobManager:
         if ends:
             await asyncio.wait(ends, timeout=_LAST_WORD_S)
         self.end_processes()
+        await asyncio.to_thread(self._forget_state, is_finished=ending.state == JobState.FINISHED)
         if self._context.record.state.is_final:
             return  # an earlier Master wrote it, and did not live to leave
         with self._context.change() as change:
@@ -319,6 +322,12 @@ class JobManager:
                     change.workload(name, state=WorkloadState.ENDED)
             change.job(state=JobState(ending.state), why=ending.why)
             change.event("ended", ending.why or "the trainer returned", subject="job", state=ending.state)
+
+    def _forget_state(self, *, is_finished: bool) -> None:
+        """What lies in memory is of no more use; what is durable, only to a job that has not come to its end."""
+        forget_run(self._launch.run_id)  # on this node; on others, their workloads have done it
+        if is_finished and self._launch.durable_folder is not None:
+            shutil.rmtree(self._launch.durable_folder, ignore_errors=True)
 
     def end_processes(self) -> None:
         """Kill what is left of the job's processes and release its reservation; harmless where nothing is."""

@@ -27,6 +27,7 @@ from dlrl_core.workload.death_reason import GONE
 from dlrl_core.workload.fault import Fault, Suffering
 from dlrl_core.workload.orphan import end_with_node
 from dlrl_core.workload.process import HostFacts, ProcessSetup, end_children, host_facts, thread_stacks
+from dlrl_core.workload.state_folder import forget_run
 
 CONCURRENCY_GROUPS = (("control", 2), ("watch", 2))
 _PUSH_PERIOD_S = 0.2
@@ -179,8 +180,9 @@ class TrainerHost:
 
     @ray.method(concurrency_group="control")
     def end(self) -> None:
-        """Last call before the process is killed."""
+        """Last call before the process is killed, at the end of the job."""
         end_children()
+        forget_run(self._launch.run_id)
 
     def _trainer_class(self) -> type[BaseTrainer]:
         cls = load_class(self._launch.cls)
