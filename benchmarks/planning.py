@@ -5,8 +5,8 @@
 Two jobs on nodes of 8 devices: one whose five roles have devices of their own, and one that combines device and
 host collocation, nodes kept apart, racks, CPU-only workloads and spare nodes. A plan counts as made when every
 workload and every bundle of it is spelled out. Growth compares the time per workload with that at a thousand. The
-calls go to one actor, and each is waited for before the next, as a controller would make them; sent all at once they
-are the harder bar, and shown too.
+calls are held against the first job, on 12,500 nodes; they go to one actor, and each is waited for before the next, as a
+controller would make them. Sent all at once they take less, which is shown too.
 """
 
 from __future__ import annotations
@@ -66,9 +66,13 @@ def _job(nodes: int, roles: list[RoleSpec], **rules: object) -> JobSpec:
 
 
 def _nodes(count: int) -> ClusterView:
+    """Nodes of about sixteen to a rack. Ray's ids are random, so neighbours in the view are in different racks."""
     free = {"CPU": 96.0, "GPU": 8.0}
+    racks = max(1, count // 16)
     return ClusterView(
-        nodes=tuple(NodeView(node_id=f"node-{i}", free=free, labels={"rack": f"rack-{i // 16}"}) for i in range(count))
+        nodes=tuple(
+            NodeView(node_id=f"node-{i}", free=free, labels={"rack": f"rack-{i % racks}"}) for i in range(count)
+        )
     )
 
 
@@ -80,7 +84,8 @@ def planning_s(job: Callable[[int], tuple[JobSpec, ClusterView]], workloads: int
     began = time.perf_counter()
     for _ in range(repeats):
         plan = make_plan(spec, cluster)
-        planned = len(plan.workloads) + 0 * len(plan.bundles)
+        planned = len(plan.workloads)
+        assert plan.bundles
     seconds = time.perf_counter() - began
     return seconds / repeats / planned
 
@@ -126,7 +131,8 @@ def main() -> None:
         shown = ", ".join(f"{size:,}: {min(per_workload[name, size]) * 1e6:.1f} µs" for size in SIZES)
         print(f"{name}: time per workload at {shown}")
     largest = {name: [seconds * SIZES[-1] for seconds in per_workload[name, SIZES[-1]]] for name in jobs}
-    print(f"3,000 calls sent at once take {min(all_at_once):.2f} s, the largest plan {min(largest['separate']):.2f} s")
+    plans = ", ".join(f"{name} {min(seconds):.2f} s" for name, seconds in largest.items())
+    print(f"the largest plans: {plans}; 3,000 calls sent at once: {min(all_at_once):.2f} s")
     report(
         [
             *(
@@ -138,10 +144,7 @@ def main() -> None:
                 )
                 for name in jobs
             ),
-            *(
-                Comparison(name=f"over_3000_calls_{name}", ours_s=largest[name], theirs_s=one_by_one, bar=CALLS_BAR)
-                for name in jobs
-            ),
+            Comparison(name="over_3000_calls", ours_s=largest["separate"], theirs_s=one_by_one, bar=CALLS_BAR),
         ],
         ours="largest",
         theirs="1,000 / calls",

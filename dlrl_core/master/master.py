@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from collections.abc import Coroutine
 from dataclasses import replace
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _GRACE_S = 0.1
 _ANSWER_S = 5.0
+_LAST_WRITES_S = 30.0
 
 
 class Master:
@@ -140,8 +142,16 @@ class Master:
             await asyncio.sleep(0.01)
         await asyncio.sleep(_GRACE_S)  # their answers are on the way
         self._manager.end_processes()  # a driver that lagged may have asked for one again
+        await self._write_all()
         self._store.close()
         self._end_self()
+
+    async def _write_all(self) -> None:
+        """A store that was away gets what waits for it; what it does not take in time is lost, and said."""
+        try:
+            await asyncio.to_thread(self._context.close, _LAST_WRITES_S)
+        except DlrlError as error:
+            print(f"dlrl: {error}", file=sys.stderr, flush=True)
 
     def _end_self(self) -> None:
         # Not exit_actor: it would wait for calls that are still being answered.

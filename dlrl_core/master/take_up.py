@@ -19,7 +19,7 @@ def take_up(store: Store, launch: MasterLaunch, address: str) -> JobContext:
     context = _existing(store, launch)
     if context is None:
         context = _new(store, launch, address)
-    with context.change() as change:
+    with context.change(is_durable=True) as change:  # who owns the record must be in the store
         change.job(master_incarnation=context.record.master_incarnation + 1)
     return context
 
