@@ -5,8 +5,8 @@
 Two jobs on nodes of 8 devices: one whose five roles have devices of their own, and one that combines device and
 host collocation, nodes kept apart, racks, CPU-only workloads and spare nodes. A plan counts as made when every
 workload and every bundle of it is spelled out. Growth compares the time per workload with that at a thousand. The
-calls are held against the first job, on 12,500 nodes; they go to one actor, and each is waited for before the next, as a
-controller would make them. Sent all at once they take less, which is shown too.
+calls are held against the first job, on 12,500 nodes; they go to one actor, and each is waited for before the next, as
+a controller would make them. Sent all at once they take less, which is shown too.
 """
 
 from __future__ import annotations

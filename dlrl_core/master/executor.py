@@ -41,12 +41,14 @@ class Executor:
         self._context = context
         self._trainer: Any = None
         self._loading: Any = None
+        self._heard_at = 0.0
         self.edges: tuple[tuple[str, str], ...] = ()
         """Which role's calls were seen to follow, or to take results of, which other's."""
 
     def start(self, plan: ExecutionPlan) -> Any:
         """The trainer's process is on its way: let it import its class, beside the workloads."""
         incarnation = self._context.record.trainer.incarnation
+        self._heard_at = 0.0  # another process, maybe with another clock
         self._trainer = start_trainer(self._launch, self._spec, plan, incarnation)
         self._loading = self._trainer.load.remote()
         return self._trainer
@@ -108,7 +110,10 @@ class Executor:
         return outcome
 
     def heard(self, report: ProgressReport) -> None:
-        """Keep what the trainer says of its progress."""
+        """Keep what the trainer says of its progress. What was said before the last word may come after it."""
+        if report.sent_at < self._heard_at:
+            return
+        self._heard_at = report.sent_at
         self.edges = tuple((source, target) for source, target, _ in report.edges)
         with self._context.change() as change:
             change.progress(

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 
 from dlrl_core.errors import SchemaError, SpecError
 from dlrl_core.roles import RoleType
@@ -57,21 +57,21 @@ class Seating(_Frozen):
 class RestartBudget(_Frozen):
     """How often something may be restarted within a time, before more of the job is restarted instead."""
 
-    workload: int = 3
-    role: int = 3
-    job: int = 3
+    workload: int = Field(default=3, ge=0)
+    role: int = Field(default=3, ge=0)
+    job: int = Field(default=3, ge=0)
     """After this many restarts of the whole job, the next one stops it."""
-    node: int = 3
-    """A node on which this many processes died is not used again."""
-    window_s: float = 3600.0
-    backoff_s: float = 1.0
+    node: int = Field(default=3, ge=0)
+    """A node on which this many processes died is not used again; 0: it always is."""
+    window_s: float = Field(default=3600.0, gt=0)
+    backoff_s: float = Field(default=1.0, ge=0)
     """Wait before the second restart of the same process; doubled with each further one."""
 
 
 class CommitSpec(_Frozen):
     """How commits are kept."""
 
-    durable_every: int = 10
+    durable_every: int = Field(default=10, ge=1)
     """Each so many commits are copied to durable storage."""
     state_folder: str | None = None
     """Durable storage that all nodes reach; None: below DLRL_HOME."""

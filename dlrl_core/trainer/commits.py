@@ -58,6 +58,8 @@ class Commits:
         version = self.last.version + 1 if self.last else 1
         new = Commit(version=version, id=uuid.uuid4().hex, step=step, progress=_checked(progress))
         text = new.to_json()
+        # The first one always is durable: whatever is lost later, there is a commit to go back to.
+        is_durable = is_durable or new.version == 1
         is_copied = is_durable or new.version % self._durable_every == 0
         self._on_all("save", text, is_copied)
         if not self._stateful:

@@ -126,13 +126,16 @@ class RoleMethod:
         if roster.version != self._version:
             self._look_up()
         actors = [target.ray_actor for target in self._targets]
+        numbers = roster.init_numbers(self._targets) if roster.is_init else None
         call = RoleCall(
             role=self._role_name,
             method=self._name,
             ranks=self._ranks,
             refs=self._start_init(args, kwargs) if roster.is_init else self._start(args, kwargs),
             post_func=options.post_func,
-            again=functools.partial(self._start_again, actors, args, kwargs) if roster.master is not None else None,
+            again=functools.partial(self._start_again, actors, numbers, args, kwargs)
+            if roster.master is not None
+            else None,
         )
         if not options.blocking:
             return call
@@ -165,7 +168,13 @@ class RoleMethod:
         ]
 
     def _start_again(
-        self, actors: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any], index: int, error: Exception
+        self,
+        actors: list[Any],
+        numbers: list[int] | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        index: int,
+        error: Exception,
     ) -> Any:
         """A target's part of the call once more: its process is gone, or one that its arguments came from."""
         target, actor = self._targets[index], actors[index]
@@ -181,6 +190,8 @@ class RoleMethod:
             self._look_up()
         actors[index] = target.ray_actor
         shard, named = self._shards(args, kwargs)[index]
+        if numbers is not None:  # of `init`: who took its place may have done it already
+            return target.ray_actor.invoke_init.remote(numbers[index], self._name, *shard, **named)
         return self._starts[index](*shard, **named)
 
     def _spread(self, arg: Any) -> Sequence[Any]:

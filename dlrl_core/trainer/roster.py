@@ -73,6 +73,10 @@ class Roster:
     def named(self, name: str) -> WorkloadHandle:
         return next(workload for workload in self.workloads if workload.name == name)
 
+    def init_numbers(self, workloads: Sequence[WorkloadHandle]) -> list[int]:
+        """Of each workload, the number that its next call of `init` will have."""
+        return [len(self._init_calls.get(workload.name, ())) for workload in workloads]
+
     def start_init(self, workload: WorkloadHandle, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Start a call of `init`; it will be made again on whoever takes the workload's place."""
         calls = self._init_calls.setdefault(workload.name, [])

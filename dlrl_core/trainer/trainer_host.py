@@ -77,7 +77,7 @@ class TrainerHost:
         self._config: Any = None
         self._outcome: TrainerOutcome | None = None
         self._is_running = False
-        self._faults = Suffering(is_allowed=launch.allows_chaos, owner="the trainer")
+        self._faults = Suffering(is_allowed=launch.allows_chaos, owner="the trainer", has_calls=False)
         self._ended = threading.Event()
 
     @ray.method(concurrency_group="control")

@@ -43,8 +43,9 @@ class Fault:
 class Suffering:
     """The faults that a process has before it."""
 
-    def __init__(self, *, is_allowed: bool, owner: str) -> None:
+    def __init__(self, *, is_allowed: bool, owner: str, has_calls: bool = True) -> None:
         self._is_allowed = is_allowed
+        self._has_calls = has_calls
         self._owner = owner
         self._waiting: list[Fault] = []
         self._calls: Counter[str] = Counter()
@@ -56,7 +57,10 @@ class Suffering:
         """Take a fault; one that is due now is suffered a moment later, so that whoever ordered it gets an answer."""
         if not self._is_allowed:
             raise DlrlError(f"{self._owner} belongs to a job that does not allow chaos; build it with .allow_chaos()")
-        if fault.method is not None or fault.kind in (FaultKind.HANG, FaultKind.SLOW):
+        is_of_call = fault.method is not None or fault.kind in (FaultKind.HANG, FaultKind.SLOW)
+        if fault.kind is FaultKind.STORE or (is_of_call and not self._has_calls):
+            raise DlrlError(f"{self._owner} can't suffer '{fault.kind}' this way; it is for others")
+        if is_of_call:
             self._waiting.append(fault)
         else:
             threading.Timer(0.005, suffer, args=(fault,)).start()
@@ -84,5 +88,5 @@ def suffer(fault: Fault) -> None:
                 time.sleep(0.05)  # in Python, so that it can be interrupted
         case FaultKind.SLOW:
             time.sleep(fault.seconds)
-        case FaultKind.STORE:
-            raise DlrlError("only the master has a store")
+        case FaultKind.STORE:  # the master's own affair
+            return

@@ -6,6 +6,7 @@ version that is no longer needed are written over.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 from collections.abc import Mapping
@@ -19,20 +20,22 @@ _PIECE = 1 << 30
 
 def save_buffers(folder: str | Path, buffers: Mapping[str, Any]) -> None:
     """Write contiguous buffers, such as numpy arrays, to the folder that `save_state` was given."""
+    import numpy
+
     folder = Path(folder)
     index = {}
     for number, (name, buffer) in enumerate(buffers.items()):
-        view = memoryview(buffer)
-        index[name] = {"file": f"{number}.buffer", "format": view.format, "shape": list(view.shape or ())}
-        _write(folder, f"{number}.buffer", view.cast("B"))
+        array = numpy.ascontiguousarray(buffer)
+        index[name] = {"file": f"{number}.buffer", "dtype": array.dtype.str, "shape": list(array.shape)}
+        _write(folder, f"{number}.buffer", memoryview(array.reshape(-1).view(numpy.uint8).data))
     (folder / _INDEX).write_text(json.dumps(index))
 
 
-def load_buffers(folder: str | Path) -> dict[str, memoryview]:
-    """What was written, as memory that can be read; `numpy.array(view)` makes an array of it."""
+def load_buffers(folder: str | Path) -> dict[str, Any]:
+    """What was written, as numpy arrays that can only be read, straight from the file; copy what is to be changed."""
     folder = Path(folder)
     index = json.loads((folder / _INDEX).read_text())
-    return {name: _read(folder / one["file"], one["format"], one["shape"]) for name, one in index.items()}
+    return {name: _read(folder / one["file"], one["dtype"], one["shape"]) for name, one in index.items()}
 
 
 _mapped: dict[int, mmap.mmap] = {}
@@ -64,16 +67,19 @@ def _write_new(target: Path, view: memoryview) -> None:
 
 def _forget_all_but(folder: Path) -> None:
     """Memory of files that are gone is given back."""
-    there = {path.stat().st_ino for path in folder.glob("*/*.buffer")}
+    there = set()
+    for path in folder.glob("*/*.buffer"):
+        with contextlib.suppress(FileNotFoundError):  # it is being removed
+            there.add(path.stat().st_ino)
     for inode in set(_mapped) - there:
         _mapped.pop(inode).close()
 
 
-def _read(path: Path, format_: Any, shape: list[int]) -> memoryview:
+def _read(path: Path, dtype: str, shape: list[int]) -> Any:
+    import numpy
+
     if path.stat().st_size == 0:
-        empty: memoryview = memoryview(b"").cast(format_)
-        return empty
+        return numpy.zeros(shape, dtype=dtype)
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    view: memoryview = memoryview(mapped).cast(format_, shape)
-    return view
+    return numpy.frombuffer(mapped, dtype=dtype).reshape(shape)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -222,10 +223,14 @@ class WorkloadHost:
         self._state_folder.keep(commit)
         self._version = commit.version
         if is_durable:
-            copy = threading.Thread(
-                target=self._state_folder.copy_to_durable, args=(commit.version,), name="dlrl-durable", daemon=True
-            )
-            copy.start()
+            threading.Thread(target=self._copy, args=(commit.version,), name="dlrl-durable", daemon=True).start()
+
+    def _copy(self, version: int) -> None:
+        try:
+            self._state_folder.copy_to_durable(version)
+        except OSError as error:
+            message = f"commit {version} of workload '{self._identity.name}' could not be copied to durable storage"
+            print(f"dlrl: {message}: {error}", file=sys.stderr, flush=True)
 
     @ray.method(concurrency_group="durable")
     def make_durable(self, version: int) -> None:

@@ -38,6 +38,16 @@ def test_buffers_come_back_with_shape_and_type(folder):
     assert loaded["nothing"].size == 0
 
 
+@pytest.mark.parametrize(
+    "array", [np.ones((2, 3), np.float16), np.zeros((0, 4)), np.array(True), np.ones((4, 4))[:, ::2]]
+)
+def test_any_array_comes_back(folder, array):
+    save(folder, 1, array=array)
+    back = load(folder, 1)["array"]
+    assert (back.dtype, back.shape) == (array.dtype, np.ascontiguousarray(array).shape)
+    assert np.array_equal(back, np.ascontiguousarray(array))
+
+
 def test_each_version_keeps_its_own_values_while_files_are_written_over(folder):
     for version in range(1, 9):
         save(folder, version, state=np.full(100_000, version, dtype=np.uint8))
@@ -54,4 +64,5 @@ def test_a_buffer_may_grow_and_shrink_from_version_to_version(folder):
 def test_memory_of_files_that_are_gone_is_given_back(folder):
     for version in range(1, 6):
         save(folder, version, **{f"b{i}": np.ones(1000) for i in range(6 - version)})
-    assert len(state_files._mapped) <= 3 * 5
+    there = len(list(folder.folder_of(5).parent.glob("*/*.buffer")))
+    assert len(state_files._mapped) <= there + 5
