@@ -68,9 +68,9 @@ def _write_new(target: Path, view: memoryview) -> None:
 def _forget_all_but(folder: Path) -> None:
     """Memory of files that are gone is given back."""
     there = set()
-    for path in folder.glob("*/*.buffer"):
+    for version in list(folder.iterdir()):
         with contextlib.suppress(FileNotFoundError):  # it is being removed
-            there.add(path.stat().st_ino)
+            there |= {path.stat().st_ino for path in version.glob("*.buffer")}
     for inode in set(_mapped) - there:
         _mapped.pop(inode).close()
 
