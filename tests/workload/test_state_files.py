@@ -63,10 +63,10 @@ def test_a_buffer_may_grow_and_shrink_from_version_to_version(folder):
 
 
 def test_memory_of_files_that_are_gone_is_given_back(folder):
-    for version in range(1, 6):
-        save(folder, version, **{f"b{i}": np.ones(1000) for i in range(6 - version)})
-    root = folder.folder_of(5).parent
-    wait_until(lambda: not list(root.glob("unused-*")), "what is not written over is removed")
-    save(folder, 6, last=np.ones(10))
-    there = {path.stat().st_ino for version in root.iterdir() for path in version.glob("*.buffer")}
-    assert state_files._mapped.keys() <= there
+    """Many buffers, then one: what is held in the end is of the few versions that there are."""
+    for version in range(1, 12):
+        count = 10 if version < 5 else 1
+        save(folder, version, **{f"b{i}": np.ones(1000) for i in range(count)})
+        root = folder.folder_of(version).parent
+        wait_until(lambda root=root: not list(root.glob("unused-*")), "what is not written over is removed")
+    assert len(state_files._mapped) <= 4
