@@ -168,7 +168,8 @@ class JobManager:
                 step=self._step(),
             )
         if isinstance(seen, WorkloadGone):
-            call = await self._executor.current_call(seen.name)
+            is_up = self._context.workloads[seen.name].state is WorkloadState.READY
+            call = await self._executor.current_call(seen.name) if is_up else "construct"
             reason = self._hangs.reason_of(seen.name) or seen.reason
             seen = WorkloadGone(name=seen.name, reason=reason, call=call, step=self._step(), actor_id=seen.actor_id)
         finding = diagnose(seen)
@@ -202,8 +203,9 @@ class JobManager:
         except WorkloadDiedError as error:
             name = f"{error.role}-{error.rank}"
             actor_id = self._context.workloads[name].actor_id or ""
+            reason = str(error).partition(": ")[2]
             self._seen.put_nowait(
-                WorkloadGone(name=name, reason=str(error), call=None, step=self._step(), actor_id=actor_id)
+                WorkloadGone(name=name, reason=reason, call=None, step=self._step(), actor_id=actor_id)
             )
         except TrainerDiedError as error:
             self._seen.put_nowait(self._trainer_gone(f"while it was starting: {error}"))
