@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -42,8 +43,13 @@ def situation_of(context: JobContext, spec: JobSpec, finding: Finding) -> Situat
         past=[PastRestart(at=one.at, scope=one.scope, subject=one.subject) for one in record.restarts],
         now=time.time(),
         has_commit=record.progress.commit_json is not None,
-        repeats=finding.kind is FindingKind.USER_ERROR and record.last_error == finding.message,
+        repeats=finding.kind is FindingKind.USER_ERROR and record.last_error == _error_key(finding.message),
     )
+
+
+def _error_key(message: str) -> str:
+    """The same error on another rank is the same error: which of several ranks is heard first is chance."""
+    return re.sub(r" rank \d+ ", " rank ", message)
 
 
 def plan_recovery(
@@ -109,7 +115,7 @@ def write_recovery(decision: FailoverDecision, recovery: Recovery, context: JobC
         change.job(
             restarts=(*record.restarts, new)[-_REMEMBERED:],
             epoch=record.epoch + recovery.is_back_to_commit,
-            last_error=finding.message if finding.kind is FindingKind.USER_ERROR else record.last_error,
+            last_error=_error_key(finding.message) if finding.kind is FindingKind.USER_ERROR else record.last_error,
         )
         if decision.scope is FailoverScope.JOB and record.state is JobState.RUNNING:
             change.job(state=JobState.STARTING)
