@@ -6,7 +6,7 @@ PYTHON ?= python3
 CORE := .venvs/core
 OPENRLHF := .venvs/openrlhf
 VERL := .venvs/verl
-BENCHMARKS := planning calls startup
+BENCHMARKS := planning calls startup commits failover
 PIP_FLAGS := --disable-pip-version-check --progress-bar off
 
 .PHONY: help demo test soak lint bench venv-core venv-openrlhf venv-verl clean

@@ -88,10 +88,6 @@ async def is_granted(group: PlacementGroup, timeout_s: float) -> bool:
     return bool(await asyncio.to_thread(group.wait, timeout_s))
 
 
-def release_group(group: PlacementGroup) -> None:
-    remove_placement_group(group)
-
-
 async def granted(reservation: Reservation, timeout_s: float) -> bool:
     """Whether the cluster has granted all of it within the time."""
     deadline = time.monotonic() + timeout_s

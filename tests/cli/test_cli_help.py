@@ -15,7 +15,7 @@ from cli_shell import PACED, ROOT, Shell
 from dlrl_core import __version__
 from dlrl_core.cli.exit_codes import MEANINGS, ExitCode
 
-COMMANDS = ("run", "plan", "status", "stop", "frameworks", "doctor")
+COMMANDS = ("run", "plan", "status", "stop", "chaos", "frameworks", "doctor")
 
 IMPORTED = """
 import json, sys
