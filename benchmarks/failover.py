@@ -25,7 +25,7 @@ import ray
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from benchmarks.failover_roles import STATE_BYTES
+from benchmarks.failover_roles import SETTLE_S, STATE_BYTES
 from benchmarks.report import Comparison, report
 from dlrl_core import RLJob, RLJobBuilder
 from dlrl_core.api.chaos import Chaos
@@ -33,7 +33,7 @@ from dlrl_core.plan import ClusterView
 from dlrl_core.scheduler.local_cluster import LocalCluster
 
 MODULE = "benchmarks.failover_roles"
-ROUNDS = 7
+ROUNDS = 9
 BARS = {"workload": 1.25, "role": 1.4, "trainer": 1.4}
 MASTER_BAR = 1 / 0.95
 MASTER_WINDOW_S = 4.0
@@ -106,7 +106,7 @@ class ByHand:
         """Kill them and wait until their names are free: not part of what is measured."""
         for actor in actors:
             ray.kill(actor)
-        time.sleep(0.5)
+        time.sleep(SETTLE_S)
 
     def end(self) -> None:
         for actor in (*self.workloads, self.trainer):
@@ -149,7 +149,7 @@ def by_hand_s(folder: Path) -> dict[str, float]:
 
 def master_pause() -> tuple[list[float], list[float]]:
     """Seconds a step while the Master is restarted, and before."""
-    job = _builder({"steps": 400, "answer_s": 0.02}, "SteadyTrainer").build()
+    job = _builder({"steps": 100, "answer_s": 0.1}, "SteadyTrainer").build()
     handle = job.submit("steady", blocking=False)
     while (handle.status().step or 0) < 5:
         time.sleep(0.05)

@@ -15,6 +15,7 @@ from dlrl_core import BaseTrainer, BaseWorkload
 from dlrl_core.workload.state_files import load_buffers, save_buffers
 
 STATE_BYTES = 8 * 2**20
+SETTLE_S = 1.0  # before a kill, on both sides: what started before it is no part of what is measured
 
 
 class Holder(BaseWorkload):
@@ -83,6 +84,7 @@ class KillingTrainer(BaseTrainer):
         """The first time: kill. After it, here or in whoever comes next: how long until a call returned."""
         began = mark.with_suffix(".began")
         if not began.exists():
+            time.sleep(SETTLE_S)
             began.write_text(repr(time.time()))
             os.kill(pid, signal.SIGKILL)
         call()
