@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
-from dlrl_core.errors import FrameworkUnavailableError
 from dlrl_core.plugin import ConfigSource, FrameworkAdapter, FrameworkDefaults, hookimpl
+from dlrl_core.roles import RoleType
 
 
 @hookimpl
@@ -15,7 +15,7 @@ def dlrl_frameworks() -> list[type[FrameworkAdapter]]:
 
 
 class OpenRLHFAdapter(FrameworkAdapter):
-    """OpenRLHF by name and version. It can't run a job yet, and says so."""
+    """OpenRLHF's PPO and its relatives, from the words, the launch script or the YAML that the user has."""
 
     name = "openrlhf"
     distribution = "openrlhf"
@@ -24,14 +24,25 @@ class OpenRLHFAdapter(FrameworkAdapter):
     description = "PPO and its relatives with DeepSpeed and vLLM"
 
     def read_config(self, source: ConfigSource) -> Mapping[str, Any]:
-        self._refuse()
+        """What the user said, by OpenRLHF's own names. Works where OpenRLHF is missing; a wrong version is an error."""
+        self._check_version()
+        from dlrl_openrlhf.config import read
+
+        return read(source)
 
     def fill(self, config: Mapping[str, Any]) -> FrameworkDefaults:
-        self._refuse()
+        self._check_version()
+        from dlrl_openrlhf.roles import job_of
 
-    def _refuse(self) -> NoReturn:
+        return job_of(config)
+
+    def prepare_process(self, role: RoleType | None) -> None:
+        """A plan needs no OpenRLHF; a process does."""
         self.check_available()
-        raise FrameworkUnavailableError(
-            "framework 'openrlhf' is registered, but this dlrl has no ready-made trainer for it yet; "
-            "name trainer and roles yourself, without .framework('openrlhf')"
-        )
+        from dlrl_openrlhf import cpu
+
+        cpu.prepare()
+
+    def _check_version(self) -> None:
+        if self.installed_version() is not None:
+            self.check_available()

@@ -1,0 +1,14 @@
+"""What vLLM loads into each worker of an engine, by name: OpenRLHF's way to get new weights."""
+
+from __future__ import annotations
+
+from dlrl_openrlhf import cpu, engine_process
+
+engine_process.attach()  # if vLLM was told to load no plugins
+cpu.prepare_engine()
+
+from openrlhf.trainer.ray.vllm_worker_wrap import WorkerWrap  # noqa: E402
+
+
+class EngineWorker(cpu.engine_worker(WorkerWrap)):  # type: ignore[misc]
+    """OpenRLHF's extension of a vLLM worker."""

@@ -1,0 +1,130 @@
+"""The one seam between OpenRLHF's trainer and dlrl: actor handles, actor groups, and `ray.get`.
+
+OpenRLHF's trainer calls `handle.method.remote(...)` and gives what that returns to `ray.get` and `ray.wait`. Here a
+handle is one workload of a role, its calls are role calls, and `get` and `wait` know those: a call whose process
+died is made again on the one that took its place.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future
+from types import ModuleType
+from typing import Any
+
+import ray
+from openrlhf.trainer.ray.launcher import RayActorGroup
+from ray.exceptions import RayTaskError
+
+from dlrl_core.trainer.role_call import RoleCall
+from dlrl_core.trainer.role_group import RoleGroup, RoleMethod
+from dlrl_core.trainer.workload_handle import WorkloadHandle
+from dlrl_core.workload.death_reason import GONE
+
+
+class Member:
+    """One workload of a role as OpenRLHF's trainer calls it. In another process it is the workload's plain handle."""
+
+    def __init__(self, group: RoleGroup, position: int) -> None:
+        self._group = group[position]
+
+    @property
+    def handle(self) -> WorkloadHandle:
+        return next(iter(self._group))
+
+    def __getattr__(self, method: str) -> MemberMethod:
+        if method.startswith("_"):
+            raise AttributeError(method)
+        return MemberMethod(getattr(self._group, method).options(blocking=False, auto_shard=False))
+
+    def __reduce__(self) -> Any:
+        return self.handle.__reduce__()
+
+
+class MemberMethod:
+    """One method of a Member."""
+
+    def __init__(self, method: RoleMethod) -> None:
+        self._method = method
+
+    def remote(self, *args: Any, **kwargs: Any) -> RoleCall:
+        call: RoleCall = self._method(*args, **kwargs)
+        return call
+
+
+class MemberGroup(RayActorGroup):  # type: ignore[misc]
+    """OpenRLHF's group of actors over the workloads of a role: its own ways to call them, but none to start them."""
+
+    def __init__(self, group: RoleGroup, duplicate_actors: int) -> None:
+        self.duplicate_actors = duplicate_actors
+        self._actor_handlers = [Member(group, position) for position in range(len(group))]
+
+
+class RayOfRoles:
+    """Ray, as OpenRLHF's trainer uses it, with `get` and `wait` that know role calls and futures."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(ray, name)
+
+    def get(self, refs: Any, *, timeout: float | None = None) -> Any:
+        if isinstance(refs, RoleCall):
+            return refs.get()[0]
+        if isinstance(refs, Future):
+            return refs.result()
+        if not isinstance(refs, list):
+            return ray.get(refs, timeout=timeout)
+        if refs and all(isinstance(ref, Future) for ref in refs):
+            first_failure(refs)
+        with contextlib.suppress(RayTaskError, *GONE):  # all at once; who failed is found one by one
+            if refs and all(isinstance(ref, RoleCall) for ref in refs):
+                return ray.get([ref.refs[0] for ref in refs])
+        return [self.get(ref) for ref in refs]
+
+    def wait(self, refs: Sequence[Any], *, num_returns: int = 1, timeout: float | None = None) -> tuple[Any, Any]:
+        """As `ray.wait`. Calls that were lost with a process are started again, and are not ready."""
+        by_ref = {call.refs[0] if isinstance(call, RoleCall) else call: call for call in refs}
+        ready, pending = ray.wait(list(by_ref), num_returns=num_returns, timeout=timeout)
+        done = [by_ref[ref] for ref in ready]
+        for call in by_ref.values():
+            if isinstance(call, RoleCall):
+                call.check()
+                break
+        lost = [call for call in done if isinstance(call, RoleCall) and call.recover()]
+        return [call for call in done if call not in lost], [by_ref[ref] for ref in pending] + lost
+
+
+def done(value: Any) -> Future[Any]:
+    """A value that is there, for a caller who expects to wait for it."""
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return future
+
+
+def first_failure(futures: list[Future[Any]]) -> None:
+    """Wait for all; raise as soon as one failed."""
+    done, _ = concurrent.futures.wait(futures, return_when=FIRST_EXCEPTION)
+    for future in done:
+        future.result()
+
+
+@contextlib.contextmanager
+def replaced(module: ModuleType, **names: Any) -> Iterator[None]:
+    """For a while, these names of a module mean something else."""
+    before = {name: getattr(module, name) for name in names}
+    vars(module).update(names)
+    try:
+        yield
+    finally:
+        vars(module).update(before)
+
+
+class Starting:
+    """Stands for an actor class, or a method of an actor: `remote` is whatever is to happen instead."""
+
+    def __init__(self, remote: Callable[..., Any]) -> None:
+        self.remote = remote
+
+    def options(self, **_: Any) -> Starting:
+        return self

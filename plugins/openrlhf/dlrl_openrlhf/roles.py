@@ -1,0 +1,70 @@
+"""Who is in an OpenRLHF job: trainer, roles, counts, and who shares devices, as its own `train` would have it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from dlrl_core.plugin import FrameworkDefaults, RoleDefaults
+from dlrl_core.roles import RoleType
+from dlrl_core.spec.class_ref import ClassRef
+from dlrl_core.spec.survival import FailoverScope
+from dlrl_openrlhf.config import RUNTIME_ENV, Settings, flat, known_flags
+
+_ROLES = {
+    "actor": RoleType.ACTOR,
+    "ref": RoleType.REFERENCE,
+    "critic": RoleType.CRITIC,
+    "reward": RoleType.REWARD,
+    "vllm": RoleType.ROLLOUT,
+}
+"""OpenRLHF's words for the roles."""
+
+_USUAL_NODE = 8
+"""Devices of a node where the config does not tell; also OpenRLHF's default for each model."""
+
+
+def job_of(config: Mapping[str, Any]) -> FrameworkDefaults:
+    """The whole job for a config that `read` returned."""
+    settings = Settings(known_flags(), flat(config))
+    groups = [[_ROLES[name] for name in group] for group in settings.shared_devices]
+    totals = _totals(settings)
+    devices = sum(totals.values()) - sum(totals[role] for group in groups for role in group[1:])
+    per_node = _devices_of_a_node(settings, devices)
+    env = config.get(RUNTIME_ENV, {}).get("env_vars", {})
+    return FrameworkDefaults(
+        trainer=ClassRef(module="dlrl_openrlhf.trainer", class_name="OpenRLHFTrainer"),
+        roles={role: _role(role, total) for role, total in totals.items()},
+        node_num=math.ceil(devices / per_node),
+        device_per_node=per_node,
+        collocations=tuple(tuple(role.value for role in group) for group in groups),
+        env=dict(env),
+    )
+
+
+def _totals(settings: Settings) -> dict[RoleType, int]:
+    """One seat a device: an engine over several devices has a seat on each."""
+    trained = {_ROLES[section]: settings.processes(section) for section in settings.sections}
+    return {**trained, RoleType.ROLLOUT: settings.engine_devices}
+
+
+def _role(role: RoleType, total: int) -> RoleDefaults:
+    return RoleDefaults(
+        cls=ClassRef(module="dlrl_openrlhf.workloads", class_name=f"{role.value.title()}Workload"),
+        total=total,
+        failover=_scope(role, total),
+    )
+
+
+def _scope(role: RoleType, total: int) -> FailoverScope:
+    """Engines live alone. A model of several ranks is one group of DeepSpeed, and what is trained has a state."""
+    is_alone = role is RoleType.ROLLOUT or (total == 1 and role in (RoleType.REFERENCE, RoleType.REWARD))
+    return FailoverScope.WORKLOAD if is_alone else FailoverScope.ROLE
+
+
+def _devices_of_a_node(settings: Settings, devices: int) -> int:
+    """A model on several nodes fills them. Else one node if it is of a usual size, or usual nodes."""
+    largest = max(int(settings[f"{section}.num_gpus_per_node"]) for section in settings.sections)
+    is_spread = any(settings[f"{section}.num_nodes"] > 1 for section in settings.sections)
+    return largest if is_spread else max(largest, min(devices, _USUAL_NODE))

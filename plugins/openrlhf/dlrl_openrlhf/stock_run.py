@@ -1,0 +1,167 @@
+"""OpenRLHF's own `train(args)`, up to the point where it would train, with dlrl's workloads in the place of its actors.
+
+`train` creates engines, groups and the trainer, and has every model loaded, in its own order and with its own
+arguments. What it would start is here already: each name by which it starts something gives it a role instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import openrlhf.cli.train_ppo_ray as stock
+import ray
+from openrlhf.trainer import ppo_trainer, ppo_trainer_async
+from openrlhf.trainer.ppo_utils import experience_maker, samples_generator
+from openrlhf.trainer.ray import launcher, ppo_actor, ppo_critic, vllm_engine
+
+from dlrl_core.roles import RoleType
+from dlrl_core.trainer.role_call import RoleCall
+from dlrl_core.trainer.role_group import RoleGroup
+from dlrl_openrlhf.ray_seam import Member, MemberGroup, RayOfRoles, Starting, done, replaced
+
+_ROLE_OF = {
+    ppo_actor.PolicyModelActor: RoleType.ACTOR,
+    ppo_critic.CriticModelActor: RoleType.CRITIC,
+    launcher.ReferenceModelActor: RoleType.REFERENCE,
+    launcher.RewardModelActor: RoleType.REWARD,
+}
+
+
+class _ReachedFit(Exception):
+    """`train` is about to train: all is ready."""
+
+
+@dataclass
+class StockRun:
+    """What OpenRLHF's `train` has set up."""
+
+    groups: Mapping[RoleType, RoleGroup]
+    args: Any
+    models: dict[RoleType, MemberGroup] = field(default_factory=dict)
+    engines: list[Member] | None = None
+    trainer_args: tuple[Any, ...] = ()
+    trainer_kwargs: dict[str, Any] = field(default_factory=dict)
+    _starting: list[Any] = field(default_factory=list)
+
+    def set_up(self, make_trainer: Callable[[], Any]) -> None:
+        """Run `train` until every model is loaded."""
+
+        def trainer_is_made(*args: Any, **kwargs: Any) -> _TrainerAtStart:
+            self.trainer_args, self.trainer_kwargs = args, kwargs
+            return _TrainerAtStart(make_trainer())
+
+        made = Starting(trainer_is_made)
+        with (
+            through_roles(),
+            replaced(
+                stock,
+                ray=_RayBesideEngines(self._starting),
+                placement_group=_no_placement,
+                create_vllm_engines=self._create_engines,
+                RayActorGroup=self._group,
+            ),
+            replaced(ppo_trainer, PPOTrainer=made),
+            replaced(ppo_trainer_async, PPOTrainerAsync=made),
+            contextlib.suppress(_ReachedFit),
+        ):
+            stock.train(self.args)
+        RayOfRoles().get(self._starting)
+
+    def _create_engines(self, num_engines: int, tensor_parallel_size: int, *args: Any, **kwargs: Any) -> list[Member]:
+        """OpenRLHF's own `create_vllm_engines` says with what; the rollout workloads become the engines."""
+        recorded: list[dict[str, Any]] = []
+        with replaced(
+            vllm_engine,
+            RolloutRayActor=Starting(lambda **engine: recorded.append(engine)),
+            placement_group=_no_placement,
+            get_bundle_indices=lambda *_: [0],
+            ray=_RayThatRuns(),
+            batch_vllm_engine_call=lambda *_, **__: None,
+        ):
+            stock_create(num_engines, tensor_parallel_size, *args, **kwargs)
+        rollouts = self.groups[RoleType.ROLLOUT]
+        self.engines = [Member(rollouts, number * tensor_parallel_size) for number in range(num_engines)]
+        self._starting.extend(
+            engine.start_engine.remote({**engine_kwargs, "bundle_indices": None, "num_gpus": 1})
+            for engine, engine_kwargs in zip(self.engines, recorded, strict=True)
+        )
+        return self.engines
+
+    def _group(self, num_nodes: int, num_gpus_per_node: int, actor_class: Any, **options: Any) -> MemberGroup:
+        role = _ROLE_OF[actor_class]
+        group = self.groups[role]
+        if len(group) != num_nodes * num_gpus_per_node:
+            raise ValueError(f"role '{role}' has {len(group)} workloads; its flags say {num_nodes} x {num_gpus_per_node}")
+        self.models[role] = MemberGroup(group, options.get("duplicate_actors", 1))
+        return self.models[role]
+
+    def save_models(self) -> None:
+        """What `train` does at its end."""
+        through = RayOfRoles()
+        through.get(self.models[RoleType.ACTOR].async_save_model())
+        if RoleType.CRITIC in self.models and self.args.critic.save_value_network:
+            through.get(self.models[RoleType.CRITIC].async_save_model())
+
+
+stock_create = vllm_engine.create_vllm_engines
+
+
+@contextlib.contextmanager
+def through_roles() -> Iterator[None]:
+    """OpenRLHF's trainer code calls role groups."""
+    ray_of_roles = RayOfRoles()
+    with (
+        replaced(ppo_trainer, ray=ray_of_roles),
+        replaced(ppo_trainer_async, ray=ray_of_roles),
+        replaced(experience_maker, ray=ray_of_roles),
+        replaced(samples_generator, ray=ray_of_roles),
+        replaced(vllm_engine, ray=ray_of_roles),
+    ):
+        yield
+
+
+class _RayThatRuns(RayOfRoles):
+    def is_initialized(self) -> bool:
+        return True
+
+
+class _RayBesideEngines(_RayThatRuns):
+    """While engines start: what one of them fails with is raised at once, for others wait for them in vain."""
+
+    def __init__(self, starting: list[RoleCall]) -> None:
+        self._starting = starting
+
+    def get(self, refs: Any, *, timeout: float | None = None) -> Any:
+        wanted = {ref.refs[0] for ref in refs if isinstance(ref, RoleCall)} if isinstance(refs, list) else set()
+        starting = {call.refs[0]: call for call in self._starting}
+        while wanted and starting:
+            ready, _ = ray.wait([*starting, *wanted], num_returns=1)
+            wanted.difference_update(ready)
+            for ref in ready:
+                if ref in starting:
+                    starting.pop(ref).get()
+        return super().get(refs, timeout=timeout)
+
+
+class _no_placement:  # noqa: N801 - stands for a function of that name
+    """A placement group that is granted at once: dlrl has placed everybody."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def ready(self) -> list[Any]:
+        return []
+
+
+class _TrainerAtStart:
+    """The trainer as `train` sees it: it is asked for its number of steps, and then to train."""
+
+    def __init__(self, trainer: Any) -> None:
+        self.get_max_steps = Starting(lambda: done(trainer.get_max_steps()))
+        self.fit = Starting(_reached_fit)
+
+
+def _reached_fit() -> None:
+    raise _ReachedFit

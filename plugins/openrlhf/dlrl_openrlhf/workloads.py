@@ -1,0 +1,178 @@
+"""OpenRLHF's own roles as workloads. Each is the framework's class and a BaseWorkload; nothing of it is written anew."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import ray
+from openrlhf.trainer.ray import launcher, ppo_actor, ppo_critic, vllm_engine
+
+from dlrl_core import BaseWorkload
+from dlrl_core.trainer.workload_handle import WorkloadHandle
+from dlrl_core.workload.class_loader import undecorated
+from dlrl_core.workload.death_reason import GONE
+from dlrl_openrlhf import cpu, deepspeed_state, engine_process
+from dlrl_openrlhf.ray_seam import replaced
+
+PolicyModelActor: Any = undecorated(ppo_actor.PolicyModelActor)
+CriticModelActor: Any = undecorated(ppo_critic.CriticModelActor)
+ReferenceModelActor: Any = undecorated(launcher.ReferenceModelActor)
+RewardModelActor: Any = undecorated(launcher.RewardModelActor)
+RolloutRayActor: Any = undecorated(vllm_engine.RolloutRayActor)
+
+_ENGINE_WORKER = "dlrl_openrlhf.engine_worker.EngineWorker"
+"""By name: vLLM imports it in the engine's own process, and this one needs none of it."""
+
+
+class ModelWorkload(BaseWorkload):
+    """A model on DeepSpeed: one rank of its role's process group."""
+
+    def __init__(self, master_handle: Any, config: Any) -> None:
+        BaseWorkload.__init__(self, master_handle, config)
+        launcher.BaseDistributedActor.__init__(
+            self, self.world_size, self.rank, self.torch_master_addr, self.torch_master_port
+        )
+
+
+class ReferenceWorkload(ModelWorkload, ReferenceModelActor):  # type: ignore[misc]
+    """The reference policy."""
+
+
+class RewardWorkload(ModelWorkload, RewardModelActor):  # type: ignore[misc]
+    """The reward model."""
+
+
+class CriticWorkload(ModelWorkload, CriticModelActor):  # type: ignore[misc]
+    """The critic: what a commit holds of it is OpenRLHF's own checkpoint."""
+
+    def save_state(self, path: str) -> None:
+        deepspeed_state.save(self.critic, path)
+
+    def load_state(self, path: str) -> None:
+        deepspeed_state.load(self.critic, path)
+        self.trainer.replay_buffer.clear()
+
+
+class ActorWorkload(ModelWorkload, PolicyModelActor):  # type: ignore[misc]
+    """The policy. Rank 0 gives its weights to the engines, and gets along without one that dies meanwhile."""
+
+    _met: tuple[str, ...] = ()
+
+    def init_model_from_pretrained(self, *args: Any, **kwargs: Any) -> None:
+        super().init_model_from_pretrained(*args, **kwargs)
+        self._met = _ids(self.vllm_engines or [])
+
+    def meet_engines(self, engines: list[WorkloadHandle]) -> bool:
+        """Make one group with these engines, for weights to go through; False if it is there already."""
+        if self._met == _ids(engines):
+            return False
+        self.vllm_engines = self.trainer.vllm_engines = engines
+        if self.rank == 0 and not self.trainer.use_cuda_ipc:
+            with _EngineDeath(engines) as death:
+                self.trainer._init_vllm_sync_group(self.strategy.args.vllm.sync_backend)
+            if death.happened:
+                return True
+        self._met = _ids(engines)
+        return True
+
+    def broadcast_to_vllm(self) -> None:
+        """Give the weights to all engines. One that dies on the way is noticed by whoever calls it next."""
+        if self.rank != 0 or self.trainer.use_cuda_ipc:
+            super().broadcast_to_vllm()
+            return
+        way = _WayToEngines(self)
+        try:
+            with replaced(ppo_actor, ray=way):
+                super().broadcast_to_vllm()
+        finally:
+            way.leave()
+
+    def save_state(self, path: str) -> None:
+        deepspeed_state.save(self.actor.model, path, ema=self.ema_model)
+
+    def load_state(self, path: str) -> None:
+        deepspeed_state.load(self.actor.model, path, ema=self.ema_model)
+        self.trainer.replay_buffer.clear()
+
+
+class RolloutWorkload(BaseWorkload, RolloutRayActor):  # type: ignore[misc]
+    """A vLLM engine, or, with tensor parallelism, one of the devices of an engine: the first of them runs it."""
+
+    async def start_engine(self, engine: dict[str, Any]) -> None:
+        """Start vLLM with what OpenRLHF's own `create_vllm_engines` would have given to it."""
+        os.environ[engine_process.OWNER] = str(os.getpid())
+        size = engine["tensor_parallel_size"]
+        if size > 1:
+            own = int(self.device_ids[0])
+            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(own + number) for number in range(size))
+            engine = {**engine, "distributed_executor_backend": "mp"}
+        told = {**engine, **cpu.engine_options(), "worker_extension_cls": _ENGINE_WORKER}
+        await RolloutRayActor.__init__(self, **told)
+
+
+class _EngineDeath:
+    """Errors in here are forgiven if an engine died; else they are raised."""
+
+    def __init__(self, engines: list[WorkloadHandle]) -> None:
+        self._engines = engines
+        self.happened = False
+
+    def __enter__(self) -> _EngineDeath:
+        return self
+
+    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> bool:
+        self.happened = error is not None and any(_is_gone(engine) for engine in self._engines)
+        return self.happened
+
+
+class _WayToEngines:
+    """The group that weights go through, and Ray as OpenRLHF's policy uses it meanwhile.
+
+    When an engine is lost, the group is left: those that wait for weights in it fail at once. The other ranks go on
+    through all parameters, so rank 0 does too, with nobody to give them to.
+    """
+
+    def __init__(self, actor: ActorWorkload) -> None:
+        self._actor = actor
+        self._engines = actor.trainer.vllm_engines
+        self._group, actor.trainer._model_update_group = actor.trainer._model_update_group, self
+
+    def broadcast(self, *args: Any, **kwargs: Any) -> None:
+        with _EngineDeath(self._engines) as death:
+            if self._group is not None:
+                self._group.broadcast(*args, **kwargs)
+        self._note(death)
+
+    def get(self, refs: Any) -> Any:
+        results = None
+        with _EngineDeath(self._engines) as death:
+            results = ray.get(refs)
+        self._note(death)
+        return results
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(ray, name)
+
+    def _note(self, death: _EngineDeath) -> None:
+        if death.happened:
+            self._group = None
+            self._actor.trainer.vllm_engines = []
+            self._actor._met = ()
+
+    def leave(self) -> None:
+        self._actor.trainer._model_update_group = self._group
+
+
+def _ids(engines: list[WorkloadHandle]) -> tuple[str, ...]:
+    return tuple(engine.ray_actor._actor_id.hex() for engine in engines)
+
+
+def _is_gone(engine: WorkloadHandle) -> bool:
+    try:
+        ray.get(engine.ray_actor.ping.remote(), timeout=10)
+    except GONE:
+        return True
+    except ray.exceptions.GetTimeoutError:
+        return False
+    return False
