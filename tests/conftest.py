@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import secrets
 import subprocess
@@ -14,6 +15,9 @@ from checks import assert_nothing_left
 from dlrl_core.plan import ClusterView
 
 _guard: subprocess.Popen[bytes] | None = None
+
+collect_ignore = [] if importlib.util.find_spec("openrlhf") else ["openrlhf_runs"]
+"""Runs of a framework need its own environment; `make test` runs them there."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

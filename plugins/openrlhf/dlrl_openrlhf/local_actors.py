@@ -84,9 +84,14 @@ class LocalLock:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._lock = threading.Lock()
-        self.acquire = Starting(lambda: done(self._acquire()))
-        self.release = Starting(lambda: done(self._lock.release()))
+        self.acquire = Starting(self._acquire)
+        self.release = Starting(self._release)
 
-    def _acquire(self) -> None:
+    def _acquire(self) -> Future[Any]:
         while not self._lock.acquire(timeout=_LOOK_S):
             self._stage.check()
+        return done(None)
+
+    def _release(self) -> Future[Any]:
+        self._lock.release()
+        return done(None)

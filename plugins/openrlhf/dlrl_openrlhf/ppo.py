@@ -101,7 +101,7 @@ class MarkingGenerateSamplesActor(GenerateSamplesActor):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.rollout_queue = _MarkingQueue(self.rollout_queue, self.samples_generator)
+        self.rollout_queue: Any = _MarkingQueue(kwargs["rollout_queue"], self.samples_generator)
 
 
 class _MarkingQueue:

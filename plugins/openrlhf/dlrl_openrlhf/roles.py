@@ -21,6 +21,9 @@ _ROLES = {
 }
 """OpenRLHF's words for the roles."""
 
+_PROMPTS_AT_ONCE = 512
+"""Of one engine: each prompt is a call. vLLM itself takes 256 sequences at a time, unless told otherwise."""
+
 _USUAL_NODE = 8
 """Devices of a node where the config does not tell; also OpenRLHF's default for each model."""
 
@@ -30,12 +33,14 @@ def job_of(config: Mapping[str, Any]) -> FrameworkDefaults:
     settings = Settings(known_flags(), flat(config))
     groups = [[_ROLES[name] for name in group] for group in settings.shared_devices]
     totals = _totals(settings)
+    is_engine_alone = not any(RoleType.ROLLOUT in group for group in groups)
     devices = sum(totals.values()) - sum(totals[role] for group in groups for role in group[1:])
     per_node = _devices_of_a_node(settings, devices)
     env = config.get(RUNTIME_ENV, {}).get("env_vars", {})
     return FrameworkDefaults(
         trainer=ClassRef(module="dlrl_openrlhf.trainer", class_name="OpenRLHFTrainer"),
-        roles={role: _role(role, total) for role, total in totals.items()},
+        roles={role: _role(role, total) for role, total in totals.items() if role is not RoleType.ROLLOUT}
+        | {RoleType.ROLLOUT: _engines(settings, is_alone=is_engine_alone)},
         node_num=math.ceil(devices / per_node),
         device_per_node=per_node,
         collocations=tuple(tuple(role.value for role in group) for group in groups),
@@ -44,9 +49,22 @@ def job_of(config: Mapping[str, Any]) -> FrameworkDefaults:
 
 
 def _totals(settings: Settings) -> dict[RoleType, int]:
-    """One seat a device: an engine over several devices has a seat on each."""
+    """How many devices each role has."""
     trained = {_ROLES[section]: settings.processes(section) for section in settings.sections}
     return {**trained, RoleType.ROLLOUT: settings.engine_devices}
+
+
+def _engines(settings: Settings, *, is_alone: bool) -> RoleDefaults:
+    """One workload for each engine; where engines share devices with models, one for each device of an engine."""
+    devices, engines = settings.engine_devices, int(settings["vllm.num_engines"])
+    size = devices // engines
+    return RoleDefaults(
+        cls=ClassRef(module="dlrl_openrlhf.rollout", class_name="RolloutWorkload"),
+        total=engines if is_alone else devices,
+        resource={"GPU": size} if is_alone and size > 1 else {},
+        failover=FailoverScope.WORKLOAD,
+        concurrency=_PROMPTS_AT_ONCE,
+    )
 
 
 def _role(role: RoleType, total: int) -> RoleDefaults:
@@ -58,8 +76,8 @@ def _role(role: RoleType, total: int) -> RoleDefaults:
 
 
 def _scope(role: RoleType, total: int) -> FailoverScope:
-    """Engines live alone. A model of several ranks is one group of DeepSpeed, and what is trained has a state."""
-    is_alone = role is RoleType.ROLLOUT or (total == 1 and role in (RoleType.REFERENCE, RoleType.REWARD))
+    """A model of several ranks is one group of DeepSpeed, and what is trained has a state."""
+    is_alone = total == 1 and role in (RoleType.REFERENCE, RoleType.REWARD)
     return FailoverScope.WORKLOAD if is_alone else FailoverScope.ROLE
 
 

@@ -83,7 +83,8 @@ class StockRun:
         ):
             stock_create(num_engines, tensor_parallel_size, *args, **kwargs)
         rollouts = self.groups[RoleType.ROLLOUT]
-        self.engines = [Member(rollouts, number * tensor_parallel_size) for number in range(num_engines)]
+        seats = len(rollouts) // num_engines  # several where an engine's devices are shared with other roles
+        self.engines = [Member(rollouts, number * seats) for number in range(num_engines)]
         self._starting.extend(
             engine.start_engine.remote({**engine_kwargs, "bundle_indices": None, "num_gpus": 1})
             for engine, engine_kwargs in zip(self.engines, recorded, strict=True)
@@ -94,7 +95,9 @@ class StockRun:
         role = _ROLE_OF[actor_class]
         group = self.groups[role]
         if len(group) != num_nodes * num_gpus_per_node:
-            raise ValueError(f"role '{role}' has {len(group)} workloads; its flags say {num_nodes} x {num_gpus_per_node}")
+            raise ValueError(
+                f"role '{role}' has {len(group)} workloads; its flags say {num_nodes} x {num_gpus_per_node}"
+            )
         self.models[role] = MemberGroup(group, options.get("duplicate_actors", 1))
         return self.models[role]
 

@@ -61,7 +61,10 @@ class OpenRLHFTrainer(BaseTrainer):
     def _give_weights(self, *, is_new: bool) -> None:
         """Engines and policy meet, if they have not, and all engines get the policy's weights."""
         engines = self._run.engines
-        if engines and any(self.RG_ACTOR.meet_engines.options(auto_shard=False)([one.handle for one in engines])) | is_new:
+        if (
+            engines
+            and any(self.RG_ACTOR.meet_engines.options(auto_shard=False)([one.handle for one in engines])) | is_new
+        ):
             self.RG_ACTOR.broadcast_to_vllm()
 
     # ---- what OpenRLHF's trainer is made of

@@ -1,28 +1,23 @@
-"""OpenRLHF's own roles as workloads. Each is the framework's class and a BaseWorkload; nothing of it is written anew."""
+"""OpenRLHF's own models as workloads: each is the framework's class and a BaseWorkload."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import ray
-from openrlhf.trainer.ray import launcher, ppo_actor, ppo_critic, vllm_engine
+from openrlhf.trainer.ray import launcher, ppo_actor, ppo_critic
 
 from dlrl_core import BaseWorkload
 from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_core.workload.class_loader import undecorated
 from dlrl_core.workload.death_reason import GONE
-from dlrl_openrlhf import cpu, deepspeed_state, engine_process
+from dlrl_openrlhf import deepspeed_state
 from dlrl_openrlhf.ray_seam import replaced
 
 PolicyModelActor: Any = undecorated(ppo_actor.PolicyModelActor)
 CriticModelActor: Any = undecorated(ppo_critic.CriticModelActor)
 ReferenceModelActor: Any = undecorated(launcher.ReferenceModelActor)
 RewardModelActor: Any = undecorated(launcher.RewardModelActor)
-RolloutRayActor: Any = undecorated(vllm_engine.RolloutRayActor)
-
-_ENGINE_WORKER = "dlrl_openrlhf.engine_worker.EngineWorker"
-"""By name: vLLM imports it in the engine's own process, and this one needs none of it."""
 
 
 class ModelWorkload(BaseWorkload):
@@ -94,21 +89,6 @@ class ActorWorkload(ModelWorkload, PolicyModelActor):  # type: ignore[misc]
     def load_state(self, path: str) -> None:
         deepspeed_state.load(self.actor.model, path, ema=self.ema_model)
         self.trainer.replay_buffer.clear()
-
-
-class RolloutWorkload(BaseWorkload, RolloutRayActor):  # type: ignore[misc]
-    """A vLLM engine, or, with tensor parallelism, one of the devices of an engine: the first of them runs it."""
-
-    async def start_engine(self, engine: dict[str, Any]) -> None:
-        """Start vLLM with what OpenRLHF's own `create_vllm_engines` would have given to it."""
-        os.environ[engine_process.OWNER] = str(os.getpid())
-        size = engine["tensor_parallel_size"]
-        if size > 1:
-            own = int(self.device_ids[0])
-            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(own + number) for number in range(size))
-            engine = {**engine, "distributed_executor_backend": "mp"}
-        told = {**engine, **cpu.engine_options(), "worker_extension_cls": _ENGINE_WORKER}
-        await RolloutRayActor.__init__(self, **told)
 
 
 class _EngineDeath:
