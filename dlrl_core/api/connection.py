@@ -65,6 +65,7 @@ class _Holds:
 
         from dlrl_core.scheduler.local_cluster import shared_cluster
 
+        _check_framework(spec)
         shape = needed_cluster(spec)
         _announce(shape, spec)
         started = shared_cluster.acquire(shape)
@@ -98,6 +99,17 @@ _holds = _Holds()
 def connect(address: str | None = None, spec: JobSpec | None = None) -> Connection:
     """Join the cluster that is named or already joined; without one, start a local Ray shaped like the job."""
     return _holds.join(address, spec)
+
+
+def _check_framework(spec: JobSpec) -> None:
+    """Processes on this machine find what this one finds: a framework that is missing is told before any starts.
+
+    Nodes of a cluster may have what the driver lacks; there, the processes tell.
+    """
+    from dlrl_core.plugin import plugin_host
+
+    if spec.framework is not None:
+        plugin_host().framework(spec.framework).check_available()
 
 
 def _check_same_cluster(address: str | None) -> None:

@@ -45,6 +45,7 @@ class RoleDraft(SeatingDraft):
     visible_devices: VisibleDevices | None = None
     failover: FailoverScope | None = None
     hang_s: float | None = None
+    concurrency: int | None = None
     parts: dict[str, SeatingDraft] = field(default_factory=dict)
 
     @classmethod

@@ -21,7 +21,7 @@ _GROUPS = {
 }
 _KEYS = (*_SIMPLE, *_MODELS, "allow_chaos", "trainer", "roles", *_GROUPS, "collocate_all")
 _SEATING_KEYS = ("total", "min_total", "per_node", "env", "resource", "node_labels", "spread_over", "pack_into")
-_ROLE_ONLY = ("visible_devices", "failover", "hang_limit")
+_ROLE_ONLY = ("visible_devices", "failover", "hang_limit", "concurrency")
 _ROLE_KEYS = ("module", "class", *_SEATING_KEYS, *_ROLE_ONLY, "parts")
 
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dlrl_core.api.connection import Connection
 from dlrl_core.api.job_status import JobStatus
 from dlrl_core.errors import (
     ClusterError,
     DlrlError,
+    JobError,
     JobFailedError,
     JobNotFoundError,
     JobStoppedError,
     JobTimeoutError,
+    StoreUnavailableError,
 )
+
+if TYPE_CHECKING:
+    from dlrl_core.context import JobContext
 
 _ASK_S = 5.0
 _STATUS_PERIOD_S = 0.3
@@ -73,12 +79,19 @@ class JobHandle:
             except ClusterError:
                 if not self._has_ended_by_record():
                     raise
+            except StoreUnavailableError:
+                continue  # a restarted Master waits for its store; the job goes on
         return self._result()
 
     def status(self) -> JobStatus:
         """What the Master knows now; after the end, what it knew last."""
         if self._ending is None:
-            self._last = JobStatus.from_snapshot(self._ask(self._master.status))
+            try:
+                self._last = JobStatus.from_snapshot(self._ask(self._master.status))
+            except StoreUnavailableError as error:  # a restarted Master that can't read the record yet
+                if self._last is None:
+                    raise
+                self._last = JobStatus(view={**self._last.view, "degraded": str(error)})
         assert self._last is not None
         return self._last
 
@@ -86,7 +99,8 @@ class JobHandle:
         """End the job and wait until nothing of it is left. A job that has ended stays as it is."""
         if self._ending is not None:
             return
-        self.status()
+        with contextlib.suppress(StoreUnavailableError):
+            self.status()
         self._ask(self._master.stop, reason)
         deadline = time.monotonic() + _STOP_S
         while self._ending is None:
@@ -126,34 +140,34 @@ class JobHandle:
 
     def _has_ended_by_record(self) -> bool:
         """The Master is gone before we heard of the end, as somebody else let it go. The store knows how it ended."""
-        from dlrl_core.master.launch import JobEnding
+        from dlrl_core.master.ending import written_ending
 
-        status = self._recorded_status()
-        if status is None:
+        record = self._final_record()
+        if record is None:
             return False
-        self._last, self._ending = status, JobEnding(state=status.state, why=status.why)
+        self._last, self._ending = JobStatus.from_snapshot(record.snapshot()), written_ending(record.record)
         self._connection.close()
         return True
 
-    def _recorded_status(self) -> JobStatus | None:
-        """What the store says of this run, if it says that it has ended."""
+    def _final_record(self) -> JobContext | None:
+        """What the store has of this run, if it has ended."""
         from dlrl_core.context import JobContext, default_store_url, open_store
 
         try:
             with open_store(default_store_url()) as store:
-                status = JobStatus.from_snapshot(JobContext.load(store, self.name).snapshot())
+                context = JobContext.load(store, self.name)
         except DlrlError:
             return None
-        is_this_run = self._last is None or self._last.view["run_id"] == status.view["run_id"]
-        return status if is_this_run and status.is_final else None
+        is_this_run = self._last is None or self._last.view["run_id"] == context.record.run_id
+        return context if is_this_run and context.record.state.is_final else None
 
     def _final_status(self, ending: Any) -> JobStatus:
         try:
             return JobStatus.from_snapshot(self._ask(self._master.status))
-        except ClusterError:  # the Master has gone in between; how the job ended, we know
-            status = self._recorded_status()
-            if status is not None:
-                return status
+        except (ClusterError, StoreUnavailableError):  # the Master has gone in between; how the job ended, we know
+            record = self._final_record()
+            if record is not None:
+                return JobStatus.from_snapshot(record.snapshot())
             if self._last is None:
                 raise
             last = self._last.view
@@ -164,7 +178,7 @@ class JobHandle:
     def _ask(self, method: Any, *args: Any) -> Any:
         """Ask the Master; one that is being restarted is asked again until it is back."""
         import ray
-        from ray.exceptions import GetTimeoutError, RayActorError
+        from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
         deadline = time.monotonic() + _MASTER_BACK_S
         while True:
@@ -174,6 +188,8 @@ class JobHandle:
                 raise ClusterError(
                     f"the master of job '{self.name}' lives but has not answered for {_MASTER_BACK_S:g} s"
                 ) from error
+            except RayTaskError as error:
+                raise (error.cause if isinstance(error.cause, DlrlError) else error) from None
             except RayActorError as error:
                 if time.monotonic() > deadline or _is_dead(error):
                     raise ClusterError(f"the master of job '{self.name}' does not answer: {_line(error)}") from error
@@ -198,8 +214,13 @@ class JobHandle:
         ending, status = self._ending, self._last
         assert status is not None
         if ending.state == "finished":
-            value = pickle.loads(ending.result) if ending.result is not None else None
-            return JobResult(name=self.name, value=value, seconds=status.seconds, status=status)
+            if ending.result is None:
+                raise JobError(
+                    self.name,
+                    f"job '{self.name}' finished, but what its trainer returned is lost: the master was gone before "
+                    "this process had it, and it is too large for the job's record; let `fit` write it to a file, too",
+                )
+            return JobResult(name=self.name, value=pickle.loads(ending.result), seconds=status.seconds, status=status)
         if ending.state == "stopped":
             raise JobStoppedError(self.name, f"job '{self.name}' was stopped: {ending.why}")
         original = ending.cause.load() if ending.cause is not None else None

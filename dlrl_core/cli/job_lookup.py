@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dlrl_core.cli.clusters import Masters
@@ -11,7 +11,7 @@ from dlrl_core.errors import ClusterError, ContextError, JobNotFoundError
 
 if TYPE_CHECKING:
     from dlrl_core.api import JobStatus
-    from dlrl_core.context import JournalEvent, Store
+    from dlrl_core.context import JournalEvent, RestartRecord, Store
 
 _EVENTS_SHOWN = 10
 
@@ -27,7 +27,10 @@ class KnownJob:
     """'master' or 'store'."""
     note: str | None = None
     """What a reader must know to trust the status."""
+    store_problem: str | None = None
+    """Why nothing but the status is known, though its Master answers."""
     events: Sequence[JournalEvent] = ()
+    restarts: Sequence[RestartRecord] = ()
 
     def row(self) -> dict[str, Any]:
         """One plain row for lists."""
@@ -46,44 +49,112 @@ class KnownJob:
         }
 
 
-def all_jobs(store: Store, masters: Masters | None) -> list[KnownJob]:
-    """Every job of the store and of the cluster, the newest first."""
-    names = {*store.jobs(), *(masters.names() if masters else ())}
-    jobs = [job for name in sorted(names) if (job := _look_up(name, store, masters)) is not None]
-    return sorted(jobs, key=lambda job: -(job.row()["submitted_at"] or 0.0))
+@dataclass(frozen=True, kw_only=True)
+class KnownJobs:
+    """All jobs of the store and of the cluster, the newest first."""
+
+    jobs: Sequence[KnownJob]
+    store_problem: str | None = None
+    """Why the store could not be asked; then these are the jobs with a living Master, and no others."""
 
 
-def one_job(name: str, store: Store, masters: Masters | None) -> KnownJob:
-    """One job with its last events. Raises JobNotFoundError, or ContextError if nothing of it can be read."""
-    job = _look_up(name, store, masters)
+@dataclass(frozen=True, kw_only=True)
+class _Record:
+    """What the store says of a job."""
+
+    status: JobStatus | None = None
+    """None if it can't be read."""
+    problem: str | None = None
+    events: Sequence[JournalEvent] = ()
+    restarts: Sequence[RestartRecord] = ()
+
+
+def all_jobs(store: Store, masters: Masters | None) -> KnownJobs:
+    """Every job of the store and of the cluster.
+
+    A store that can't be asked is told, and the Masters are asked alone; ContextError if no cluster is named either.
+    """
+    recorded, problem = _recorded(store, masters)
+    names = {*recorded, *(masters.names() if masters else ())}
+    asked = store if problem is None else None
+    jobs = [job for name in sorted(names) if (job := _look_up(name, asked, masters)) is not None]
+    return KnownJobs(jobs=sorted(jobs, key=lambda job: -(job.row()["submitted_at"] or 0.0)), store_problem=problem)
+
+
+def _recorded(store: Store, masters: Masters | None) -> tuple[Sequence[str], str | None]:
+    """The names in the store, or why it did not tell them."""
+    try:
+        return store.jobs(), None
+    except ContextError as error:
+        if masters is None:
+            raise
+        return (), str(error)
+
+
+def one_job(name: str, store: Store, masters: Masters | None, *, events: int | None = _EVENTS_SHOWN) -> KnownJob:
+    """One job with its last events, or with all of this run.
+
+    Raises JobNotFoundError, or ContextError if nothing of it can be read.
+    """
+    job = _look_up(name, store, masters, events=events)
     if job is None:
-        known = ", ".join(f"'{known.name}'" for known in all_jobs(store, masters)) or "none"
+        known = ", ".join(f"'{known.name}'" for known in all_jobs(store, masters).jobs) or "none"
         raise JobNotFoundError(name, f"no job is named '{name}'; known jobs: {known}")
     if job.status is None:
         raise ContextError(job.note)
     return job
 
 
-def _look_up(name: str, store: Store, masters: Masters | None) -> KnownJob | None:
+def _look_up(
+    name: str, store: Store | None, masters: Masters | None, *, events: int | None = _EVENTS_SHOWN
+) -> KnownJob | None:
+    """Without a store, only the Master is asked."""
+    by_master, silence = _asked(name, masters)
+    record = _read(name, store, events) if store is not None else None
+    if by_master is not None:
+        known = KnownJob(name=name, status=by_master, source="master")
+        return known if store is None else _with_record(known, by_master, record)
+    if record is None:
+        return KnownJob(name=name, status=None, source="master", note=silence) if silence else None
+    if record.status is None:
+        return KnownJob(name=name, status=None, source="store", note="; ".join(filter(None, (silence, record.problem))))
+    return KnownJob(
+        name=name,
+        status=record.status,
+        source="store",
+        note=None if record.status.is_final else silence or _not_asked(name, record.status, masters),
+        events=record.events,
+        restarts=record.restarts,
+    )
+
+
+def _read(name: str, store: Store, events: int | None) -> _Record | None:
+    """None if the store has no such job."""
     from dlrl_core.api import JobStatus
     from dlrl_core.context import JobContext
 
-    by_master, silence = _asked(name, masters)
     try:
         context = JobContext.load(store, name)
-        events = context.journal(max(context.record.journal_start, context.last_seq - _EVENTS_SHOWN))
+        start = context.record.journal_start
+        return _Record(
+            status=JobStatus.from_snapshot(context.snapshot()),
+            events=context.journal(start if events is None else max(start, context.last_seq - events)),
+            restarts=context.record.restarts,
+        )
     except JobNotFoundError:
-        if silence:
-            return KnownJob(name=name, status=None, source="master", note=silence)
-        return None if by_master is None else KnownJob(name=name, status=by_master, source="master")
+        return None
     except ContextError as error:
-        note = None if by_master else str(error)
-        return KnownJob(name=name, status=by_master, source="master" if by_master else "store", note=note)
-    if by_master is not None:
-        return KnownJob(name=name, status=by_master, source="master", events=events)
-    status = JobStatus.from_snapshot(context.snapshot())
-    note = None if status.is_final else silence or _not_asked(name, status, masters)
-    return KnownJob(name=name, status=status, source="store", note=note, events=events)
+        return _Record(problem=str(error))
+
+
+def _with_record(known: KnownJob, status: JobStatus, record: _Record | None) -> KnownJob:
+    """What its Master says, and what the store has of the same run; or why it has nothing."""
+    if record is not None and record.problem is not None:
+        return replace(known, store_problem=f"its journal can't be read: {record.problem}")
+    if record is None or record.status is None or record.status.view["run_id"] != status.view["run_id"]:
+        url = status.view["store_url"]
+        return replace(known, store_problem=f"its journal is in another store, {url}; to read it, set DLRL_STORE")
+    return replace(known, events=record.events, restarts=record.restarts)
 
 
 def _asked(name: str, masters: Masters | None) -> tuple[JobStatus | None, str | None]:

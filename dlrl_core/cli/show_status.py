@@ -23,13 +23,17 @@ def show_jobs(address: str | None, *, as_json: bool) -> None:
 
     url = default_store_url()
     with open_store(url) as store, masters_of(address) as masters:
-        jobs = all_jobs(store, masters)
+        known = all_jobs(store, masters)
     if as_json:
-        print_json({"store": url, "jobs": [job.row() for job in jobs]})
-    elif jobs:
-        _print_jobs(jobs)
-    else:
+        rows = [job.row() for job in known.jobs]
+        print_json({"store": url, "store_problem": known.store_problem, "jobs": rows})
+        return
+    if known.jobs:
+        _print_jobs(known.jobs)
+    elif known.store_problem is None:
         print(f"no jobs in {redact(url)}")
+    if known.store_problem is not None:
+        _warn(f"the store can't be asked, so only jobs with a master on this cluster are shown: {known.store_problem}")
 
 
 def show_job(name: str, address: str | None, *, as_json: bool) -> None:
@@ -41,7 +45,8 @@ def show_job(name: str, address: str | None, *, as_json: bool) -> None:
     assert job.status is not None
     if as_json:
         events = [event.model_dump(mode="json") for event in job.events]
-        print_json({**job.status.to_dict(), "source": job.source, "note": job.note, "journal": events})
+        origin = {"source": job.source, "note": job.note, "store_problem": job.store_problem}
+        print_json({**job.status.to_dict(), **origin, "journal": events})
     else:
         _print_job(job, job.status)
 
@@ -65,11 +70,16 @@ def _print_jobs(jobs: Sequence[KnownJob]) -> None:
             took,
             _one_line(row["why"] or (row["waiting_for"] and f"waiting for resources: {row['waiting_for']}")),
         )
-    stdout = console()
-    stdout.print(table)
+    console().print(table)
     for job in jobs:
         if job.note:
-            stdout.print(Text(f"? {job.note}", style="yellow"), soft_wrap=True)
+            _warn(f"? {job.note}")
+
+
+def _warn(sentence: str) -> None:
+    from rich.text import Text
+
+    console().print(Text(sentence, style="yellow"), soft_wrap=True)
 
 
 def _one_line(text: str | None) -> Any:
@@ -82,8 +92,9 @@ def _print_job(job: KnownJob, status: JobStatus) -> None:
     from rich.text import Text
 
     stdout = console()
-    if job.note:
-        stdout.print(Text(job.note, style="yellow"), soft_wrap=True)
+    for sentence in (job.note, job.store_problem):
+        if sentence:
+            _warn(sentence)
     stdout.print(_facts(status))
     stdout.print(_workloads(status))
     for event in job.events:

@@ -18,6 +18,10 @@ _STATE_STYLES = {
     "clash": "bold red",
     "api mismatch": "bold red",
     "warning": "yellow",
+    "waiting": "yellow",
+    "degraded": "yellow",
+    "recovering": "yellow",
+    "recovered": "cyan",
     "stopped": "yellow",
     "stopping": "yellow",
 }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 NONE = "-"
+_NAMES_SHOWN = 4
 
 
 def duration(seconds: float) -> str:
@@ -60,3 +61,14 @@ def speed(steps_per_s: float) -> str:
 def slowest(phase_seconds: Mapping[str, float], count: int) -> list[tuple[str, float]]:
     """The phases that took the most time, longest first."""
     return sorted(phase_seconds.items(), key=lambda item: -item[1])[:count]
+
+
+def processes(names: Iterable[str]) -> str:
+    """Names of processes; those of a role that are many as their number, such as '128 of actor'."""
+    roles: dict[str, list[str]] = {}
+    for name in names:
+        roles.setdefault(name.rpartition("-")[0] or name, []).append(name)
+    return ", ".join(
+        ", ".join(members) if len(members) <= _NAMES_SHOWN else f"{len(members)} of {role}"
+        for role, members in roles.items()
+    )

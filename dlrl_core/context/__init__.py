@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dlrl_core.context.job_view import JobView as JobView
     from dlrl_core.context.journal import JournalEvent as JournalEvent
     from dlrl_core.context.outage import OutageLimits as OutageLimits
+    from dlrl_core.context.records import EndingRecord as EndingRecord
     from dlrl_core.context.records import JobRecord as JobRecord
     from dlrl_core.context.records import ProgressRecord as ProgressRecord
     from dlrl_core.context.records import RestartRecord as RestartRecord
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Change": "job_context",
+    "EndingRecord": "records",
     "JobContext": "job_context",
     "JobRecord": "records",
     "JobState": "job_state",
@@ -63,6 +65,7 @@ _HOMES = {
 
 __all__ = [
     "Change",
+    "EndingRecord",
     "JobContext",
     "JobRecord",
     "JobState",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -182,6 +182,13 @@ class JobContext:
         not for an event loop. The store stays open.
         """
         self._queue.close(timeout_s)
+
+    def on_conflict(self, callback: Callable[[], None]) -> None:
+        """Have this called as soon as the store says that somebody else wrote, from the thread that writes.
+
+        Also for a change that went on in memory: then nobody may ask before long.
+        """
+        self._queue.on_conflict = callback
 
     def fail_for(self, seconds: float) -> None:
         """Chaos: for so long, be as if the store could not be reached."""

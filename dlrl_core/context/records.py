@@ -17,7 +17,7 @@ from dlrl_core.context.workload_report import WorkloadState
 from dlrl_core.roles import RoleType
 from dlrl_core.spec.survival import FailoverScope
 
-SCHEMA = 2
+SCHEMA = 3
 """Number of the record format. Raised with every new field: a Master must not drop what it can't read."""
 
 
@@ -85,6 +85,15 @@ class RestartRecord(_Record):
     node_id: str | None = None
 
 
+class EndingRecord(_Record):
+    """How the job ends, written before anything is ended for it: who comes after can only finish that."""
+
+    state: JobState
+    why: ShownText | None = None
+    result: str | None = Field(default=None, repr=False)
+    """What the trainer returned, pickled, in base64; None if it returned nothing, or too much to be kept here."""
+
+
 class JobRecord(_Record):
     """One run of a job: what was asked, what was planned, where it stands. Times are epoch seconds."""
 
@@ -107,6 +116,8 @@ class JobRecord(_Record):
     ended_at: float | None = None
     why: ShownText | None = None
     """The outcome in one sentence; of a failed job, its first cause."""
+    ending: EndingRecord | None = None
+    """Set once it is decided; `state` follows when nothing of the job is left."""
     trainer: TrainerRecord = TrainerRecord()
     progress: ProgressRecord = Field(default_factory=ProgressRecord)
     epoch: int = 0

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dlrl_core.context.commit_line import CommitLine, PendingCommit
 from dlrl_core.context.job_writer import JobWriter
 from dlrl_core.context.outage import Outage, OutageLimits, rewound
-from dlrl_core.errors import ContextError, SchemaError, StoreError, StoreUnavailableError
+from dlrl_core.errors import ContextError, SchemaError, StoreConflictError, StoreError, StoreUnavailableError
 
 _IDLE_S = 10.0
 _log = logging.getLogger("dlrl.context")
@@ -39,6 +39,8 @@ class WriteQueue:
         self._parting: ContextError | None = None
         self._is_closing = False
         self._is_closed = False
+        self.on_conflict: Callable[[], None] = lambda: None
+        """Called when somebody else turns out to have written, before anybody who waits hears of it."""
         self.last_seq = last_seq
         """Number of the newest event, those that wait included."""
 
@@ -222,6 +224,8 @@ class WriteQueue:
 
     def _on_refusal(self, commit: PendingCommit, error: Exception) -> None:
         """The store will never take this commit. Whoever waits for it hears so, and memory stays as it was."""
+        if isinstance(error, StoreConflictError):
+            self.on_conflict()
         with self._news:
             if commit is self._awaited and self._outage is None:
                 self._line.drop_first()
@@ -233,7 +237,7 @@ class WriteQueue:
             _log.error("%s", self._parting)
 
     def _parted_by(self, error: Exception) -> ContextError:
-        kind = SchemaError if isinstance(error, SchemaError) else StoreError
+        kind = next((one for one in (SchemaError, StoreConflictError) if isinstance(error, one)), StoreError)
         text = str(error) if isinstance(error, ContextError) else f"{type(error).__name__}: {error}"
         return kind(
             f"job '{self._writer.job}' can't be written any more by this process, {self._line.changes} of its changes "

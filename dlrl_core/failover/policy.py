@@ -71,11 +71,11 @@ class EscalatingPolicy(FailoverPolicy):
 
     def _after_death(self, finding: Finding, situation: Situation) -> tuple[FailoverScope, str]:
         scope = self._declared(finding.subject, situation)
+        if finding.kind is FindingKind.CALL_LOST:
+            scope = max(scope, FailoverScope.ROLE, key=list(FailoverScope).index)
         needs_commit = scope in (FailoverScope.ROLE, FailoverScope.SUBGRAPH) or (
             scope is FailoverScope.WORKLOAD and role_of(finding.subject) in situation.stateful
         )
-        if finding.kind is FindingKind.CALL_LOST:
-            scope = max(scope, FailoverScope.ROLE, key=list(FailoverScope).index)
         if needs_commit and not situation.has_commit:
             return FailoverScope.JOB, f"'{finding.subject}' restarts from a commit, and nothing was committed yet"
         return scope, f"that is what '{finding.subject}' declares to survive"

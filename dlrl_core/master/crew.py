@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ray.exceptions import RayTaskError
 
 from dlrl_core.context import JobContext, WorkloadState
 from dlrl_core.diagnosis import WorkloadGone
-from dlrl_core.errors import DlrlError, WorkloadDiedError
+from dlrl_core.errors import DlrlError, WorkloadDiedError, WorkloadStartError
 from dlrl_core.master.launch import MasterLaunch
+from dlrl_core.master.liveness import answer, answers, first_gone, gone_within, quiet
 from dlrl_core.master.placing import Placing
 from dlrl_core.master.process_launches import start_workload
 from dlrl_core.master.waiting import answers_of
@@ -29,7 +30,8 @@ from dlrl_core.workload.master_handle import MasterHandle
 from dlrl_core.workload.process import HostFacts, check_run
 
 _NAME_FREE_S = 30.0
-_PING_S = 5.0
+_DEATH_HEARD_S = 2.0
+"""How long a death may be heard of after an error that it led to."""
 _LAST_WORD_S = 2.0
 _LOOK_S = 1.0
 
@@ -109,7 +111,7 @@ class Crew:
         refs = {name: host.facts.remote() for name, host in living.items()}
         for name, ref in refs.items():
             try:
-                fact: HostFacts = await asyncio.wait_for(_answer(ref), self._launch.limits.process_s)
+                fact: HostFacts = await asyncio.wait_for(answer(ref), self._launch.limits.process_s)
             except (TimeoutError, RayTaskError, *GONE):
                 missing.append(name)
                 continue
@@ -191,16 +193,24 @@ class Crew:
         try:
             return await answers_of(refs, doing=doing, timeout_s=timeout_s)
         except RayTaskError as error:
-            raise (error.cause if isinstance(error.cause, DlrlError) else error) from None
+            cause = error.cause if isinstance(error.cause, DlrlError) else error
+            if isinstance(cause, WorkloadStartError):
+                await self._check_others(cause, doing)
+            raise cause from None
         except GONE as error:
-            name = await _first_gone(refs)
-            role, _, rank = name.rpartition("-")
-            raise WorkloadDiedError(
-                f"workload '{name}' died during '{doing}': {death_reason(error)}",
-                role=role,
-                rank=int(rank),
-                method=doing,
-            ) from None
+            raise _died(await first_gone(refs), doing, death_reason(error)) from None
+
+    async def _check_others(self, error: WorkloadStartError, doing: str) -> None:
+        """Raise WorkloadDiedError if another process of the role has died: that is why this one could not start."""
+        others = {
+            name: host
+            for name, host in self._hosts.items()
+            if name.rpartition("-")[0] == error.role and name != f"{error.role}-{error.rank}"
+        }
+        gone = await gone_within(others, _DEATH_HEARD_S)
+        if gone is not None:
+            name, reason = gone
+            raise _died(name, doing, reason) from None
 
     # ---- restarting
 
@@ -247,55 +257,21 @@ class Crew:
             reason = f"it can no longer be watched: {type(error).__name__}: {error}"
         self._on_gone(WorkloadGone(name=name, reason=reason, call=None, step=None, actor_id=actor_id))
 
-    def is_current(self, name: str, actor_id: str) -> bool:
-        """Whether this is the process behind the name now."""
-        fact = self._facts.get(name)
-        return fact is not None and fact.actor_id == actor_id
+    def host_of(self, name: str) -> Any | None:
+        """The process behind the name; None if there is none."""
+        return self._hosts.get(name)
 
     async def answers(self, name: str) -> bool:
         """Whether the workload's process is alive."""
-        try:
-            await asyncio.wait_for(_answer(self._hosts[name].ping.remote()), _PING_S)
-        except (TimeoutError, RayTaskError, *GONE):
-            return False
-        return True
-
-    async def stacks(self, name: str) -> str:
-        """The stacks of the workload's threads; why there are none if there are none."""
-        try:
-            stacks: str = await asyncio.wait_for(_answer(self._hosts[name].stacks.remote()), _PING_S)
-        except (TimeoutError, RayTaskError, *GONE) as error:
-            return f"it does not answer: {type(error).__name__}"
-        return stacks
-
-    def kill(self, name: str) -> None:
-        workload_launcher.kill(self._hosts[name])
+        host = self.host_of(name)
+        return host is not None and await answers(host)
 
     def stop_watching(self) -> None:
         for watch in self._watches.values():
             watch.cancel()
 
 
-async def _first_gone(refs: Mapping[str, Any]) -> str:
-    for name, ref in refs.items():
-        try:
-            await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(ref.future())), timeout=0.01)
-        except TimeoutError:
-            continue
-        except GONE:
-            return name
-        except RayTaskError:
-            continue
-    return next(iter(refs))
-
-
-async def _answer(ref: Any) -> Any:
-    return await ref
-
-
-async def quiet(ref: Awaitable[Any]) -> None:
-    """Wait for a last word that may never come."""
-    try:
-        await ref
-    except (RayTaskError, *GONE):
-        return
+def _died(name: str, doing: str, reason: str) -> WorkloadDiedError:
+    role, _, rank = name.rpartition("-")
+    message = f"workload '{name}' died during '{doing}': {reason}"
+    return WorkloadDiedError(message, role=role, rank=int(rank), method=doing)

@@ -12,6 +12,7 @@ from dlrl_core.context import JobContext, TrainerState
 from dlrl_core.errors import DlrlError, TrainerError
 from dlrl_core.master.crew import Crew
 from dlrl_core.master.launch import MasterLaunch
+from dlrl_core.master.liveness import answer
 from dlrl_core.master.process_launches import start_trainer
 from dlrl_core.master.waiting import answers_of
 from dlrl_core.plan import ExecutionPlan
@@ -131,13 +132,9 @@ class Executor:
         if self._trainer is None:
             return None
         try:
-            call, report = await asyncio.wait_for(_answer(self._trainer.look.remote()), _ASK_S)
+            call, report = await asyncio.wait_for(answer(self._trainer.look.remote()), _ASK_S)
         except (TimeoutError, RayTaskError, *GONE):
             return None
         self.heard(report)
         role, _, method = (call or "").partition(".")
         return method if method and name.rpartition("-")[0] == role else None
-
-
-async def _answer(ref: Any) -> Any:
-    return await ref

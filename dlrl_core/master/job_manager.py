@@ -6,41 +6,39 @@ Every action is written to the JobContext before it is done, so that a restarted
 from __future__ import annotations
 
 import asyncio
-import shutil
-from dataclasses import dataclass
-
-from ray.exceptions import RayTaskError
 
 from dlrl_core.context import JobContext, JobState, TrainerState, WorkloadReport, WorkloadState
-from dlrl_core.diagnosis import CallLost, Observation, TrainerGone, TrainerRaised, WorkloadGone, diagnose
-from dlrl_core.errors import DlrlError, JobError, RemoteCause, StoreConflictError, WorkloadDiedError
+from dlrl_core.diagnosis import (
+    CallLost,
+    Finding,
+    FindingKind,
+    Observation,
+    TrainerGone,
+    TrainerRaised,
+    WorkloadGone,
+    diagnose,
+)
+from dlrl_core.errors import JobError, StoreConflictError, WorkloadDiedError
 from dlrl_core.failover import EscalatingPolicy, FailoverPolicy, FailoverScope
-from dlrl_core.master.crew import Crew, NodeLostError, quiet
+from dlrl_core.master.crew import Crew, NodeLostError
+from dlrl_core.master.ending import failed_by, tear_down, written_ending
 from dlrl_core.master.executor import Executor, TrainerDiedError
 from dlrl_core.master.hangs import HangWatch
 from dlrl_core.master.launch import JobEnding, MasterLaunch
+from dlrl_core.master.node_moves import NodeMoves
 from dlrl_core.master.placing import Placing
+from dlrl_core.master.process_launches import end_all
 from dlrl_core.master.recovery import Recovery, plan_recovery, situation_of, write_recovery
+from dlrl_core.master.trainer_watch import TrainerEnded, TrainerWatch
 from dlrl_core.scheduler import workload_launcher
 from dlrl_core.scheduler.names import TRAINER
 from dlrl_core.spec import JobSpec
 from dlrl_core.trainer.progress import ProgressReport
 from dlrl_core.trainer.roster import Roll
-from dlrl_core.trainer.trainer_host import TrainerOutcome
-from dlrl_core.workload.death_reason import GONE, death_reason
 from dlrl_core.workload.fault import Fault, FaultKind, Suffering
-from dlrl_core.workload.state_folder import forget_run
 
-_LAST_WORD_S = 3.0
 _LOOK_S = 0.5
-
-
-@dataclass(frozen=True, kw_only=True)
-class _TrainerEnded:
-    """The trainer's `run` came to an end, in this process of it."""
-
-    outcome: TrainerOutcome
-    incarnation: int
+_DIED_ALONE = "it died while its master was being restarted"
 
 
 class JobManager:
@@ -53,10 +51,11 @@ class JobManager:
         self._policy = policy or EscalatingPolicy()
         self._spec = JobSpec.from_json(launch.spec_json)
         self._placing = Placing(launch, self._spec, context)
-        self._seen: asyncio.Queue[Observation | _TrainerEnded] = asyncio.Queue()
+        self._moves = NodeMoves(launch, self._spec, context, self._placing)
+        self._seen: asyncio.Queue[Observation | TrainerEnded] = asyncio.Queue()
         self._crew = Crew(launch, self._spec, context, on_gone=self._seen.put_nowait)
         self._executor = Executor(launch, self._spec, context)
-        self._trainer_watch: asyncio.Task[None] | None = None
+        self._trainer_watch = TrainerWatch(self._executor, context, on_seen=self._seen.put_nowait)
         self._hangs = HangWatch(self._spec, self._crew, context)
         self._hang_watch: asyncio.Task[None] | None = None
         self._is_recovering = True
@@ -82,15 +81,8 @@ class JobManager:
             return await self._control_loop()
         except StoreConflictError:
             raise  # another Master has taken the job over: it is no longer ours to end
-        except DlrlError as error:
-            cause = getattr(error, "cause", None)
-            why = getattr(error, "summary", None) or str(error)
-            return JobEnding(state=JobState.FAILED, why=why, cause=cause)
-        except (RayTaskError, *GONE) as error:
-            return JobEnding(state=JobState.FAILED, why=death_reason(error), cause=RemoteCause.of(error))
         except Exception as error:  # noqa: BLE001 - whatever we got wrong, the job must still be torn down
-            why = f"the master failed: {type(error).__name__}: {error}"
-            return JobEnding(state=JobState.FAILED, why=why, cause=RemoteCause.of(error))
+            return failed_by(error)
 
     async def _take_off(self) -> None:
         """Bring the job up; or adopt what an earlier Master left, and finish what it had begun."""
@@ -115,24 +107,15 @@ class JobManager:
         found = workload_launcher.processes_of(self._launch.job)
         trainer = found.pop(TRAINER, None)
         for name in await self._crew.adopt(found):
-            record = self._context.workloads[name]
-            self._seen.put_nowait(
-                WorkloadGone(
-                    name=name,
-                    reason="it died while its master was being restarted",
-                    call=None,
-                    step=self._step(),
-                    actor_id=record.actor_id or "",
-                )
-            )
+            self._say_gone(name, _DIED_ALONE)
         pending = {name for name, one in self._context.workloads.items() if one.state is not WorkloadState.READY}
         is_trainer_there = await self._executor.is_adopted(trainer)
         with self._context.change() as change:
             change.event("adopted", f"{self._crew.size} workloads go on as they are", subject="master")
         if is_trainer_there:
-            self._watch_trainer()
+            self._trainer_watch.start()
         elif self._context.record.trainer.state is TrainerState.RUNNING:
-            self._seen.put_nowait(self._trainer_gone("it died while its master was being restarted"))
+            self._trainer_watch.say_gone(_DIED_ALONE)
         if pending or self._is_trainer_due():
             await self._attempt(Recovery(names=frozenset(pending)))
 
@@ -153,10 +136,10 @@ class JobManager:
             if self._seen.empty():
                 self._settle_down()
 
-    async def _handle(self, seen: Observation | _TrainerEnded) -> JobEnding | None:
+    async def _handle(self, seen: Observation | TrainerEnded) -> JobEnding | None:
         if not self._is_news(seen):
             return None
-        if isinstance(seen, _TrainerEnded):
+        if isinstance(seen, TrainerEnded):
             outcome = seen.outcome
             if outcome.is_success:
                 return JobEnding(state=JobState.FINISHED, why=None, result=outcome.result)
@@ -170,25 +153,33 @@ class JobManager:
         if isinstance(seen, WorkloadGone):
             is_up = self._context.workloads[seen.name].state is WorkloadState.READY
             call = await self._executor.current_call(seen.name) if is_up else "construct"
-            reason = self._hangs.reason_of(seen.name) or seen.reason
+            reason = self._hangs.reason_of(seen.actor_id) or seen.reason
             seen = WorkloadGone(name=seen.name, reason=reason, call=call, step=self._step(), actor_id=seen.actor_id)
         finding = diagnose(seen)
         decision = self._policy.decide(finding, situation_of(self._context, self._spec, finding))
         recovery = plan_recovery(
             decision, self._context, self._executor.edges, is_trainer_over=isinstance(seen, TrainerRaised)
         )
-        write_recovery(decision, recovery, self._context)
+        write_recovery(decision, recovery, self._context, node_id=await self._node_of_death(seen, finding))
         if decision.scope is FailoverScope.STOP:
             return JobEnding(state=JobState.FAILED, why=finding.message, cause=finding.cause)
         await asyncio.sleep(decision.wait_s)
         await self._attempt(recovery)
         return None
 
-    def _is_news(self, seen: Observation | _TrainerEnded) -> bool:
+    async def _node_of_death(self, seen: Observation, finding: Finding) -> str | None:
+        """Where a process died, if one did. A death that the trainer met may have been seen and counted before."""
+        record = self._context.workloads.get(finding.subject)
+        if record is None or finding.kind is not FindingKind.PROCESS_DIED:
+            return None
+        is_new = isinstance(seen, WorkloadGone) or not await self._crew.answers(finding.subject)
+        return record.node_id if is_new else None
+
+    def _is_news(self, seen: Observation | TrainerEnded) -> bool:
         """Not of a process that was replaced already."""
         if isinstance(seen, WorkloadGone):
             return (self._context.workloads[seen.name].actor_id or "") == seen.actor_id
-        if isinstance(seen, TrainerGone | _TrainerEnded):
+        if isinstance(seen, TrainerGone | TrainerEnded):
             return self._context.record.trainer.incarnation == seen.incarnation
         return True
 
@@ -201,18 +192,17 @@ class JobManager:
                 except NodeLostError:
                     recovery = Recovery(names=recovery.names)  # once more, on another node
         except WorkloadDiedError as error:
-            name = f"{error.role}-{error.rank}"
-            actor_id = self._context.workloads[name].actor_id or ""
-            reason = str(error).partition(": ")[2]
-            self._seen.put_nowait(
-                WorkloadGone(name=name, reason=reason, call=None, step=self._step(), actor_id=actor_id)
-            )
+            self._say_gone(f"{error.role}-{error.rank}", str(error).partition(": ")[2])
         except TrainerDiedError as error:
-            self._seen.put_nowait(self._trainer_gone(f"while it was starting: {error}"))
+            self._trainer_watch.say_gone(f"while it was starting: {error}")
+
+    def _say_gone(self, name: str, reason: str) -> None:
+        actor_id = self._context.workloads[name].actor_id or ""
+        self._seen.put_nowait(WorkloadGone(name=name, reason=reason, call=None, step=self._step(), actor_id=actor_id))
 
     async def _carry_out(self, recovery: Recovery) -> None:
         if not recovery.is_first:
-            await self._placing.replace_lost_nodes()
+            await self._moves.replace_lost_nodes()
         is_trainer_due = self._is_trainer_due()
         if is_trainer_due and not recovery.is_first:
             await self._end_trainer()
@@ -230,11 +220,10 @@ class JobManager:
             if self._context.record.state is not JobState.RUNNING:
                 self._enter(JobState.RUNNING, "the trainer runs")
             self._executor.run(self._crew)
-            self._watch_trainer()
+            self._trainer_watch.start()
 
     async def _end_trainer(self) -> None:
-        if self._trainer_watch is not None:
-            self._trainer_watch.cancel()
+        self._trainer_watch.stop()
         await self._executor.end()
 
     # ---- asked by the trainer
@@ -263,7 +252,7 @@ class JobManager:
             try:
                 await asyncio.wait_for(self._changed.wait(), _LOOK_S)
             except TimeoutError:
-                if self._context.record.state in (JobState.STOPPING, JobState.FAILED):
+                if written_ending(self._context.record) is not None:
                     raise JobError(self._launch.job, "the job is ending") from None
 
     def _settle_down(self) -> None:
@@ -280,69 +269,24 @@ class JobManager:
         """Raises if the job does not allow it."""
         Suffering(is_allowed=self._spec.allows_chaos, owner="the master").add(Fault(kind=FaultKind.SLOW))
 
-    # ---- watching the trainer
-
-    def _watch_trainer(self) -> None:
-        self._trainer_watch = asyncio.ensure_future(self._trainer_watched(self._context.record.trainer.incarnation))
-
-    async def _trainer_watched(self, incarnation: int) -> None:
-        try:
-            self._seen.put_nowait(_TrainerEnded(outcome=await self._executor.outcome(), incarnation=incarnation))
-            return
-        except GONE as error:
-            reason = death_reason(error)
-        except Exception as error:  # noqa: BLE001 - a watch that ends in silence would let the job hang for ever
-            reason = f"it can no longer be watched: {type(error).__name__}: {error}"
-        self._seen.put_nowait(TrainerGone(reason=reason, step=self._step(), incarnation=incarnation))
-
-    def _trainer_gone(self, reason: str) -> TrainerGone:
-        return TrainerGone(reason=reason, step=self._step(), incarnation=self._context.record.trainer.incarnation)
-
     def _step(self) -> int | None:
         return self._context.record.progress.step
 
     # ---- the end
 
     async def tear_down(self, ending: JobEnding) -> None:
-        """Kill and release everything, whatever state it is in, then write how the job ended."""
+        """Write how the job ends, then kill and release everything, whatever state it is in."""
         self._crew.stop_watching()
-        for watch in (self._trainer_watch, self._hang_watch):
-            if watch is not None:
-                watch.cancel()
-        processes = workload_launcher.processes_of(self._launch.job)
-        ends = [
-            asyncio.ensure_future(quiet(actor.end.remote())) for name, actor in processes.items() if self._is_up(name)
-        ]
-        if ends:
-            await asyncio.wait(ends, timeout=_LAST_WORD_S)
-        self.end_processes()
-        await asyncio.to_thread(self._forget_state, is_finished=ending.state == JobState.FINISHED)
-        if self._context.record.state.is_final:
-            return  # an earlier Master wrote it, and did not live to leave
-        with self._context.change() as change:
-            for name, workload in self._context.workloads.items():
-                if workload.state is not WorkloadState.DEAD:
-                    change.workload(name, state=WorkloadState.ENDED)
-            change.job(state=JobState(ending.state), why=ending.why)
-            change.event("ended", ending.why or "the trainer returned", subject="job", state=ending.state)
-
-    def _forget_state(self, *, is_finished: bool) -> None:
-        """What lies in memory is of no more use; what is durable, only to a job that has not come to its end."""
-        forget_run(self._launch.run_id)  # on this node; on others, their workloads have done it
-        if is_finished and self._launch.durable_folder is not None:
-            shutil.rmtree(self._launch.durable_folder, ignore_errors=True)
+        self._trainer_watch.stop()
+        if self._hang_watch is not None:
+            self._hang_watch.cancel()
+        await tear_down(self._launch, self._context, ending)
 
     def end_processes(self) -> None:
         """Kill what is left of the job's processes and release its reservation; harmless where nothing is."""
-        workload_launcher.kill_all(self._launch.job)
-        self._placing.release()
+        end_all(self._launch)
 
     def _enter(self, state: JobState, message: str) -> None:
         with self._context.change() as change:
             change.job(state=state)
             change.event("state", message, subject="job", state=str(state))
-
-    def _is_up(self, name: str) -> bool:
-        """Whether that process has been heard of; one that still waits for its place has no last word to say."""
-        record = self._context.workloads.get(name)
-        return (record.pid if record else self._context.record.trainer.pid) is not None

@@ -10,19 +10,20 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import ray
 
 from dlrl_core.context.job_state import JobState
-from dlrl_core.errors import DlrlError, StoreConflictError
+from dlrl_core.errors import DlrlError
 from dlrl_core.master.launch import JobEnding, MasterLaunch
 from dlrl_core.scheduler.names import MASTER, namespace_of
 
 if TYPE_CHECKING:
-    from dlrl_core.context import JobView, WorkloadReport
+    from dlrl_core.context import JobContext, JobView, WorkloadReport
+    from dlrl_core.master.job_manager import JobManager
     from dlrl_core.trainer.progress import ProgressReport
     from dlrl_core.trainer.roster import Roll
     from dlrl_core.workload.fault import Fault
@@ -37,9 +38,6 @@ class Master:
     """What drivers, trainers and workloads can ask of a job's Master. All the work is JobManager's."""
 
     def __init__(self, launch: MasterLaunch) -> None:
-        from dlrl_core.context import open_store
-        from dlrl_core.master.job_manager import JobManager
-        from dlrl_core.master.take_up import take_up
         from dlrl_core.workload.orphan import end_with_node
 
         end_with_node()
@@ -50,21 +48,68 @@ class Master:
         self._stop_reason: str | None = None
         self._stop_asked = asyncio.Event()
         self._refusal: DlrlError | None = None
+        """Why the job could not be taken up, or not yet."""
+        self._answered = asyncio.Event()
+        """It was taken up, or there is a refusal."""
+        self._taken_up = asyncio.Event()
+        self._manager: JobManager
+        self._context: JobContext
+        self._early_progress: ProgressReport | None = None
         runtime = ray.get_runtime_context()
-        try:
-            self._store = open_store(launch.store_url)
-            self._context = take_up(self._store, launch, runtime.gcs_address)
-            self._manager = JobManager(launch, self._context)
-        except DlrlError as error:
-            self._refusal = error
+        self._address: str = runtime.gcs_address
+        self._is_successor = bool(runtime.was_current_actor_reconstructed)
         # Ray runs this constructor on the actor's event loop. A call to ourselves would fail during a restart.
-        work = self._drive() if self._refusal is None else self._give_up()
-        self._working = asyncio.get_running_loop().create_task(work)
+        self._working = asyncio.get_running_loop().create_task(self._live())
 
     async def opened(self) -> None:
-        """Answers when the Master is up; raises if it could not take up the job."""
+        """Answers when the Master is up; raises if it could not take up the job, or not yet."""
+        await self._answered.wait()
         if self._refusal is not None:
             raise self._refusal
+
+    # ---- the life of the Master
+
+    async def _live(self) -> None:
+        from dlrl_core.master.take_up import until_taken_up
+
+        if not self._is_successor:
+            try:
+                await self._take_up()
+            except DlrlError as error:
+                self._refusal = error
+                self._answered.set()
+                await self._give_up()
+                return
+        elif not await until_taken_up(
+            self._take_up, job=self._launch.job, stop=self._stop_asked, on_failure=self._say_waiting
+        ):
+            self._end_without_record()
+        if self._taken_up.is_set():
+            await self._drive()
+        await asyncio.sleep(self._launch.limits.linger_s)
+        await self.leave()
+
+    async def _take_up(self) -> None:
+        from dlrl_core.context import open_store
+        from dlrl_core.master.job_manager import JobManager
+        from dlrl_core.master.take_up import take_up
+
+        self._store = open_store(self._launch.store_url)
+        context = await asyncio.to_thread(
+            take_up, self._store, self._launch, self._address, is_successor=self._is_successor
+        )
+        context.on_conflict(_vanish)
+        self._context, self._manager, self._refusal = context, JobManager(self._launch, context), None
+        if self._early_progress is not None:
+            self._manager.heard(self._early_progress)
+        self._answered.set()
+        self._taken_up.set()
+
+    def _say_waiting(self, error: DlrlError) -> None:
+        if str(error) != str(self._refusal):
+            self._refusal = error
+            print(f"dlrl: {error}", file=sys.stderr, flush=True)
+        self._answered.set()
 
     async def _give_up(self) -> None:
         """The driver that asked hears why and cleans up; should it be gone, we do."""
@@ -74,27 +119,24 @@ class Master:
         end_all(self._launch)
         self._end_self()
 
+    def _end_without_record(self) -> None:
+        """Somebody stops a job whose record can't be reached: it is ended, and the record does not say so."""
+        from dlrl_core.master.process_launches import end_all
+
+        end_all(self._launch)
+        self._ending = JobEnding(state=JobState.STOPPED, why=self._stop_reason)
+        self._ended.set()
+
     async def _drive(self) -> None:
         """The whole life of the job, or what an earlier Master left of it."""
-        try:
-            ending = await self._first_ending()
-            try:
-                await self._manager.tear_down(ending)
-            finally:
-                self._ending = ending
-                self._ended.set()
-        except StoreConflictError:
-            _vanish()
-        await asyncio.sleep(self._launch.limits.linger_s)
-        await self.leave()
+        from dlrl_core.master.ending import written_ending
 
-    async def _first_ending(self) -> JobEnding:
-        record = self._context.record
-        if record.state.is_final:
-            return JobEnding(state=record.state, why=record.why)
-        if record.state is JobState.STOPPING:
-            return JobEnding(state=JobState.STOPPED, why=record.why)
-        return await self._work_until_stopped()
+        ending = written_ending(self._context.record) or await self._work_until_stopped()
+        try:
+            await self._manager.tear_down(ending)
+        finally:
+            self._ending = ending
+            self._ended.set()
 
     async def _work_until_stopped(self) -> JobEnding:
         work = asyncio.ensure_future(self._manager.run())
@@ -126,13 +168,19 @@ class Master:
         return self._context.snapshot(reports=self._manager.reports)
 
     async def stop(self, reason: str) -> None:
-        await self.opened()
+        """End the job; one whose record can't be reached too."""
+        await self._answered.wait()
         if self._ended.is_set() or self._stop_asked.is_set():
             return
+        if self._taken_up.is_set():
+            if self._context.record.ending is not None:
+                return  # it ends already, in its own way
+            with self._context.change() as change:
+                change.job(state=JobState.STOPPING, why=reason)
+                change.event("stop", reason, subject="job")
+        elif not self._is_successor:
+            await self.opened()
         self._stop_reason = reason
-        with self._context.change() as change:
-            change.job(state=JobState.STOPPING, why=reason)
-            change.event("stop", reason, subject="job")
         self._stop_asked.set()
 
     async def leave(self) -> None:
@@ -141,9 +189,10 @@ class Master:
         while self._waiting:
             await asyncio.sleep(0.01)
         await asyncio.sleep(_GRACE_S)  # their answers are on the way
-        self._manager.end_processes()  # a driver that lagged may have asked for one again
-        await self._write_all()
-        self._store.close()
+        if self._taken_up.is_set():
+            self._manager.end_processes()  # a driver that lagged may have asked for one again
+            await self._write_all()
+            self._store.close()
         self._end_self()
 
     async def _write_all(self) -> None:
@@ -164,34 +213,38 @@ class Master:
 
         None if that takes longer; then ask again. So nobody waits for a Master that is gone, for long.
         """
-        return await self._bounded(self._manager.restored(name, actor_id))
+        return await self._bounded(lambda manager: manager.restored(name, actor_id))
 
     async def settled(self) -> Roll | None:
         """When nothing is being restarted: who is there now. None if that takes longer."""
-        return await self._bounded(self._manager.settled())
+        return await self._bounded(lambda manager: manager.settled())
 
     async def escalate(self, name: str, method: str) -> None:
         """A call was interrupted that must not be made again; `settled` tells when that is dealt with."""
+        await self._taken_up.wait()
         self._manager.escalate(name, method)
 
-    async def _bounded(self, roll: Coroutine[Any, Any, Roll]) -> Roll | None:
-        await self.opened()
+    async def _bounded(self, ask: Callable[[JobManager], Coroutine[Any, Any, Roll]]) -> Roll | None:
+        async def answer() -> Roll:
+            await self._taken_up.wait()
+            return await ask(self._manager)
+
         try:
-            return await asyncio.wait_for(roll, _ANSWER_S)
+            return await asyncio.wait_for(answer(), _ANSWER_S)
         except TimeoutError:
             return None
 
     # ---- told by the trainer and the workloads
 
     async def trainer_progress(self, report: ProgressReport) -> None:
-        if not self._ended.is_set():
-            try:
-                self._manager.heard(report)
-            except StoreConflictError:
-                _vanish()
+        if not self._taken_up.is_set():
+            self._early_progress = report
+        elif not self._ended.is_set():
+            self._manager.heard(report)
 
     async def report(self, report: WorkloadReport) -> None:
-        self._manager.reports[report.name] = replace(report, step=self._context.record.progress.step)
+        if self._taken_up.is_set():
+            self._manager.reports[report.name] = replace(report, step=self._context.record.progress.step)
 
     async def inject(self, fault: Fault) -> None:
         """Chaos: suffer this fault."""
@@ -206,6 +259,7 @@ class Master:
 
     async def chaos_noted(self, message: str, subject: str) -> None:
         """Chaos tells what it does to the job."""
+        await self.opened()
         with self._context.change() as change:
             change.event("chaos", message, subject=subject)
 

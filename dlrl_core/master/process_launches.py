@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dlrl_core.failover import declared_scopes
 from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.plan import ExecutionPlan, WorkloadPlan
 from dlrl_core.scheduler import workload_launcher
@@ -72,6 +73,7 @@ def _workload(launch: MasterLaunch, spec: JobSpec, plan: WorkloadPlan, incarnati
         setup=_setup(launch, spec, _environment(spec, role, plan.part)),
         device_type=spec.device_type,
         visible_devices=role.visible_devices.value,
+        concurrency=role.concurrency,
         durable_folder=launch.durable_folder,
         allows_chaos=spec.allows_chaos,
     )
@@ -93,6 +95,7 @@ def _trainer(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan, incarnati
         setup=_setup(launch, spec, spec.global_env),
         role_classes={role.role: role.cls for role in spec.roles},
         resources={role: plan.of_role(role)[0].resources for role in plan.roles},
+        scopes=declared_scopes(spec),
         durable_every=spec.commits.durable_every,
         allows_chaos=spec.allows_chaos,
         incarnation=incarnation,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dlrl_core.context import JobContext, JobState, RestartRecord, WorkloadState
+from dlrl_core.context import EndingRecord, JobContext, JobState, RestartRecord, WorkloadState
 from dlrl_core.diagnosis import Finding, FindingKind
 from dlrl_core.failover import FailoverDecision, FailoverScope, PastRestart, Situation, declared_scopes, role_of
 from dlrl_core.scheduler.names import TRAINER
@@ -93,8 +93,13 @@ def _reached(role: str, edges: list[tuple[str, str]]) -> set[str]:
     return reached
 
 
-def write_recovery(decision: FailoverDecision, recovery: Recovery, context: JobContext) -> None:
-    """The finding, the decision and all that will be restarted, in one commit, before any of it is done."""
+def write_recovery(
+    decision: FailoverDecision, recovery: Recovery, context: JobContext, *, node_id: str | None = None
+) -> None:
+    """The finding, the decision and all that will be restarted, in one commit, before any of it is done.
+
+    `node_id`: where a process died that was not counted yet.
+    """
     finding, record = decision.finding, context.record
     is_restart = decision.scope is not FailoverScope.STOP
     with context.change() as change:
@@ -109,9 +114,9 @@ def write_recovery(decision: FailoverDecision, recovery: Recovery, context: JobC
         if finding.subject in context.workloads and finding.kind is FindingKind.PROCESS_DIED:
             change.workload(finding.subject, state=WorkloadState.DEAD, detail=finding.message)
         if not is_restart:
+            change.job(ending=EndingRecord(state=JobState.FAILED, why=finding.message))
             return
-        node = context.workloads[finding.subject].node_id if finding.subject in context.workloads else None
-        new = RestartRecord(scope=decision.scope, subject=finding.subject, node_id=node)
+        new = RestartRecord(scope=decision.scope, subject=finding.subject, node_id=node_id)
         change.job(
             restarts=(*record.restarts, new)[-_REMEMBERED:],
             epoch=record.epoch + recovery.is_back_to_commit,

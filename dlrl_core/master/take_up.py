@@ -2,26 +2,94 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
 import time
+from collections.abc import Awaitable, Callable
+
+import ray
 
 from dlrl_core.context import JobContext, JobRecord, JobState, Store
-from dlrl_core.errors import JobExistsError
+from dlrl_core.errors import ClusterError, DlrlError, JobExistsError, StoreError, StoreUnavailableError
 from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.master.placing import workload_records
 from dlrl_core.plan import ExecutionPlan
+from dlrl_core.scheduler.names import TRAINER
+from dlrl_core.scheduler.workload_launcher import processes_of
 
 _PROBE_S = 2.0
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 10.0
+"""Between two looks for a record that can't be reached."""
 
 
-def take_up(store: Store, launch: MasterLaunch, address: str) -> JobContext:
-    """The record of this run, this Master counted in it. Raises JobExistsError if the job lives on another cluster."""
-    context = _existing(store, launch)
-    if context is None:
-        context = _new(store, launch, address)
-    with context.change(is_durable=True) as change:  # who owns the record must be in the store
-        change.job(master_incarnation=context.record.master_incarnation + 1)
+def take_up(store: Store, launch: MasterLaunch, address: str, *, is_successor: bool = False) -> JobContext:
+    """The record of this run, this Master counted in it.
+
+    Raises JobExistsError if the job lives on another cluster; StoreError if a successor finds the job under way, and
+    no record of it. Nothing is written then, and the store is closed.
+    """
+    try:
+        context = _existing(store, launch)
+        if context is None:
+            if is_successor and _is_under_way(launch):
+                raise StoreError(
+                    f"job '{launch.job}' is under way, and the store {store.label} has no record of its run "
+                    f"'{launch.run_id}'; bring the record back, or end the job with: dlrl stop {launch.job}"
+                )
+            context = _new(store, launch, address)
+        with context.change(is_durable=True) as change:  # who owns the record must be in the store
+            change.job(master_incarnation=context.record.master_incarnation + 1)
+    except DlrlError:
+        store.close()
+        raise
+    except Exception as error:
+        store.close()
+        raise ClusterError(f"the master of job '{launch.job}' failed: {type(error).__name__}: {error}") from error
     return context
+
+
+async def until_taken_up(
+    attempt: Callable[[], Awaitable[None]],
+    *,
+    job: str,
+    stop: asyncio.Event,
+    on_failure: Callable[[StoreUnavailableError], None],
+) -> bool:
+    """Attempt it for as long as it takes; False if the job is stopped before.
+
+    For a Master that was restarted: its job goes on without it, so that no failure to read the record may end it.
+    """
+    pause_s = _FIRST_PAUSE_S
+    while not stop.is_set():
+        try:
+            await attempt()
+            return True
+        except DlrlError as error:
+            message = (
+                f"the master of job '{job}' was restarted and can't take it up yet; nothing of the job is touched, "
+                f"and it asks again until it can: {error}"
+            )
+            on_failure(StoreUnavailableError(message))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+    return False
+
+
+def _is_under_way(launch: MasterLaunch) -> bool:
+    """Whether an earlier Master has let the job run. Processes that are only asked for, the driver started for us."""
+    processes = processes_of(launch.job)
+    trainer = processes.get(TRAINER)
+    if trainer is None:
+        return bool(processes)
+    try:
+        return bool(ray.get(trainer.is_running.remote(), timeout=_PROBE_S))
+    except ray.exceptions.GetTimeoutError:
+        return True
+    except ray.exceptions.RayError:
+        return len(processes) > 1
 
 
 def _existing(store: Store, launch: MasterLaunch) -> JobContext | None:

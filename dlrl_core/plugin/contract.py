@@ -51,6 +51,8 @@ class RoleDefaults:
     """What restarts when a process of the role dies; None: the whole job."""
     hang_s: float | None = None
     """A call that takes longer is taken for dead."""
+    concurrency: int | None = None
+    """How many calls of `async def` methods one workload runs side by side; None leaves the default of 32."""
     visible_devices: str = "own"
     """Which devices a process of the role sees: 'own', 'role' or 'node'; see docs/how-to/place-roles.md."""
 

@@ -104,6 +104,11 @@ def release(reservation: Reservation) -> None:
         remove_placement_group(group)
 
 
+def release_group(group: PlacementGroup) -> None:
+    """Give back one placement group."""
+    remove_placement_group(group)
+
+
 def release_all(job: str, run_id: str, *, but: int | None = None) -> None:
     """Give back all that this run of the job ever asked for, whoever asked; but not under that number."""
     kept = _seats(job, run_id, but) if but is not None else None

@@ -25,7 +25,7 @@ def start_workload(plan: WorkloadPlan, launch: WorkloadLaunch, group: PlacementG
 
     Ray never restarts it by itself: it would come back blank.
     """
-    actor = _actor_class(WorkloadHost, workload_host.CONCURRENCY_GROUPS)
+    actor = _actor_class(WorkloadHost, (*workload_host.CONCURRENCY_GROUPS, ("coroutines", launch.concurrency)))
     return actor.options(
         name=plan.name,
         namespace=namespace_of(launch.identity.job),

@@ -95,6 +95,8 @@ class RoleSpec(Seating):
     """How much restarts when one of its processes dies; None: the whole job."""
     hang_s: float | None = None
     """A call that takes longer than this is taken for dead; None: it may take as long as it likes."""
+    concurrency: int = Field(default=32, ge=1)
+    """How many calls of `async def` methods one workload runs side by side; more wait."""
 
     @property
     def seatings(self) -> dict[str, Seating]:

@@ -133,6 +133,14 @@ class BaseTrainer(ABC):
             yield step
         self._progress.end_steps(total)
 
+    def begin_step(self, step: int, total: int) -> None:
+        """Show this step as the job's progress: for a trainer whose loop is not `steps`, but a framework's own."""
+        self._progress.begin_step(step, total)
+
+    def end_steps(self, total: int) -> None:
+        """All steps are done: for a trainer whose loop is not `steps`."""
+        self._progress.end_steps(total)
+
     def commit(self, step: int, *, durable: bool = False, **progress: Any) -> None:
         """Everything up to this step has happened, once and for all: after any death, training goes on after it.
 

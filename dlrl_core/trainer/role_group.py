@@ -15,8 +15,9 @@ from dlrl_core.errors import SpecError
 from dlrl_core.graph import EdgeKind
 from dlrl_core.roles import RoleType
 from dlrl_core.trainer.call_log import CallLog
+from dlrl_core.trainer.replay import Replay
 from dlrl_core.trainer.role_call import RoleCall
-from dlrl_core.trainer.roster import Roster, is_gone
+from dlrl_core.trainer.roster import Roster
 from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_core.workload.invocation import InvocationOptions, MethodInfo, Target
 from dlrl_core.workload.shards import ShardPart, Whole, join_pieces, parts_for, split_value
@@ -41,7 +42,7 @@ class RoleGroup:
         self._methods = methods
         self._call_log = call_log or CallLog()
         self._roster = roster or Roster(master=None, workloads=self._workloads)
-        self._parts: dict[str, RoleGroup] = {}
+        self._members: dict[str | int, RoleGroup] = {}
 
     def __getattr__(self, name: str) -> RoleMethod:
         if name.startswith("_"):
@@ -54,17 +55,22 @@ class RoleGroup:
         self.__dict__[name] = method
         return method
 
-    def __getitem__(self, part: str) -> RoleGroup:
-        """The workloads of a named part of the role, called as one: `self.RG_ROLLOUT["prefill"].generate(batch)`."""
-        found = self._parts.get(part)
+    def __getitem__(self, which: str | int) -> RoleGroup:
+        """Some of the workloads, called as one: those of a named part, `self.RG_ROLLOUT["prefill"].generate(batch)`,
+        or the one at a position, `self.RG_ROLLOUT[0].generate(batch)`."""
+        found = self._members.get(which)
         if found is None:
-            named = dict.fromkeys(workload.part for workload in self._workloads if workload.part)
-            if part not in named:
-                has = f"its parts are: {', '.join(named)}" if named else "it has no parts"
-                raise KeyError(f"role '{self._role}' has no part '{part}'; {has}")
-            members = [workload for workload in self._workloads if workload.part == part]
-            found = self._parts[part] = RoleGroup(self._role, members, self._methods, self._call_log, self._roster)
+            members = [self._workloads[which]] if isinstance(which, int) else self._part(which)
+            found = RoleGroup(self._role, members, self._methods, self._call_log, self._roster)
+            self._members[which] = found
         return found
+
+    def _part(self, part: str) -> list[WorkloadHandle]:
+        named = dict.fromkeys(workload.part for workload in self._workloads if workload.part)
+        if part not in named:
+            has = f"its parts are: {', '.join(named)}" if named else "it has no parts"
+            raise KeyError(f"role '{self._role}' has no part '{part}'; {has}")
+        return [workload for workload in self._workloads if workload.part == part]
 
     def __len__(self) -> int:
         return len(self._workloads)
@@ -89,7 +95,7 @@ class RoleMethod:
         roster: Roster,
     ) -> None:
         self._role = role
-        self._name = name
+        self.name = name
         self._info = info
         self._workloads = workloads
         self._call_log = call_log
@@ -99,48 +105,48 @@ class RoleMethod:
         self._ranks = tuple(workload.rank for workload in self._targets)
         self._look_up()
         self._options = options
+        self.is_repeatable = options.replay
         self._role_name = role.value
-        self._full_name = f"{role.value}.{name}"
+        self.full_name = f"{role.value}.{name}"
 
     def options(self, **changes: Any) -> RoleMethod:
         """The same method with other invocation attributes for this use: `.options(auto_shard=False)(batch)`."""
         checked = InvocationOptions.checked(**changes)
         changed = replace(self._options, **{name: getattr(checked, name) for name in changes})
         info = replace(self._info, options=changed)
-        return RoleMethod(self._role, self._name, info, self._workloads, self._call_log, self._roster)
+        return RoleMethod(self._role, self.name, info, self._workloads, self._call_log, self._roster)
 
     def _look_up(self) -> None:
         """The processes that are behind the targets now."""
         self._version = self._roster.version
         self._starts: list[Callable[..., Any]] = [
-            _start_of(workload, self._name, self._info) for workload in self._targets
+            _start_of(workload, self.name, self._info) for workload in self._targets
         ]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         began = time.perf_counter()
         options = self._options
-        self._call_log.began(self._role, self._full_name)
+        self._call_log.began(self._role, self.full_name)
         if options.pre_func is not None:
-            args, kwargs = _prepared(options.pre_func, args, kwargs, self._full_name)
+            args, kwargs = _prepared(options.pre_func, args, kwargs, self.full_name)
         roster = self._roster
+        roster.check()
         if roster.version != self._version:
             self._look_up()
-        actors = [target.ray_actor for target in self._targets]
-        numbers = roster.init_numbers(self._targets) if roster.is_init else None
+        replay = self._replay(args, kwargs) if roster.master is not None else None
         call = RoleCall(
             role=self._role_name,
-            method=self._name,
+            method=self.name,
             ranks=self._ranks,
             refs=self._start_init(args, kwargs) if roster.is_init else self._start(args, kwargs),
             post_func=options.post_func,
-            again=functools.partial(self._start_again, actors, numbers, args, kwargs)
-            if roster.master is not None
-            else None,
+            replay=replay,
+            check=roster.check,
         )
         if not options.blocking:
             return call
         result = call.get(options.timeout if options.is_async else None)
-        self._call_log.waited(self._full_name, time.perf_counter() - began)
+        self._call_log.waited(self.full_name, time.perf_counter() - began)
         return result
 
     def _start(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
@@ -163,35 +169,34 @@ class RoleMethod:
         """A call of the trainer's `init`: whoever takes a target's place will get it too."""
         shards = self._shards(args, kwargs)
         return [
-            self._roster.start_init(target, self._name, tuple(shard), named)
+            self._roster.start_init(target, self.name, tuple(shard), named)
             for target, (shard, named) in zip(self._targets, shards, strict=True)
         ]
 
-    def _start_again(
-        self,
-        actors: list[Any],
-        numbers: list[int] | None,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        index: int,
-        error: Exception,
-    ) -> Any:
-        """A target's part of the call once more: its process is gone, or one that its arguments came from."""
-        target, actor = self._targets[index], actors[index]
-        if getattr(error, "actor_id", None) in (None, actor._actor_id.hex()) or is_gone(actor):
-            if not self._options.replay:
-                self._roster.escalate(target.name, self._name)
-            self._roster.replace(target.name, actor)
-        for arg in (*args, *kwargs.values()):
-            call = arg.value if isinstance(arg, Whole) else arg
-            if isinstance(call, RoleCall):
-                call.recover()
+    def _replay(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Replay:
+        """All that it takes to make this call again, as it is made now."""
+        roster, targets = self._roster, self._targets
+        given = [arg.value if isinstance(arg, Whole) else arg for arg in (*args, *kwargs.values())]
+        upstream = [arg for arg in given if isinstance(arg, RoleCall)]
+        return Replay(
+            method=self,
+            roster=roster,
+            targets=targets,
+            actors=[target.ray_actor for target in targets],
+            numbers=roster.init_numbers(targets) if roster.is_init else None,
+            args=args,
+            kwargs=kwargs,
+            upstream=upstream,
+            mark=(roster.version, sum(call.redone for call in upstream)),
+        )
+
+    def start_one(self, index: int, args: tuple[Any, ...], kwargs: dict[str, Any], numbers: list[int] | None) -> Any:
+        """One target's part of a call, on the process that is behind it now."""
         if self._roster.version != self._version:
             self._look_up()
-        actors[index] = target.ray_actor
         shard, named = self._shards(args, kwargs)[index]
         if numbers is not None:  # of `init`: who took its place may have done it already
-            return target.ray_actor.invoke_init.remote(numbers[index], self._name, *shard, **named)
+            return self._targets[index].ray_actor.invoke_init.remote(numbers[index], self.name, *shard, **named)
         return self._starts[index](*shard, **named)
 
     def _spread(self, arg: Any) -> Sequence[Any]:

@@ -6,7 +6,7 @@ import pickle
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ray
@@ -20,10 +20,10 @@ from dlrl_core.trainer.call_log import CallLog
 from dlrl_core.trainer.commits import Commits
 from dlrl_core.trainer.progress import Progress, ProgressReport
 from dlrl_core.trainer.role_group import RoleGroup
-from dlrl_core.trainer.roster import RestartFit, Roster
+from dlrl_core.trainer.roster import RestartFit, Roster, died_with
 from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_core.workload.class_loader import load_class
-from dlrl_core.workload.death_reason import GONE
+from dlrl_core.workload.death_reason import LOST
 from dlrl_core.workload.fault import Fault, Suffering
 from dlrl_core.workload.orphan import end_with_node
 from dlrl_core.workload.process import HostFacts, ProcessSetup, end_children, host_facts, thread_stacks
@@ -49,6 +49,8 @@ class TrainerLaunch:
     durable_every: int = 10
     allows_chaos: bool = False
     incarnation: int = 0
+    scopes: Mapping[RoleType, str] = field(default_factory=dict)
+    """What a death restarts in each role."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +118,8 @@ class TrainerHost:
         self._is_running = True
         threading.Thread(target=self._push_progress, args=(master,), name="dlrl-progress", daemon=True).start()
         try:
-            roster = Roster(master=master, workloads=workloads, epoch=epoch)
+            scopes = {role.value: str(scope) for role, scope in self._launch.scopes.items()}
+            roster = Roster(master=master, workloads=workloads, epoch=epoch, scopes=scopes)
             trainer, commits = self._construct(roster, method_tables, commit)
             self._progress.enter("init")
             roster.is_init = True
@@ -141,10 +144,22 @@ class TrainerHost:
                 return trainer.fit()
             except RestartFit:
                 roster.catch_up()
-            except (WorkloadDiedError, *GONE):
-                if commits.last is None:
-                    raise
-                roster.catch_up()  # the user's own ray.get met a death, and can't be resumed where it was
+            except Exception as error:  # noqa: BLE001 - raised again, unless a death is behind it
+                self._check_is_death(error, roster)
+                roster.catch_up()
+
+    def _check_is_death(self, error: Exception, roster: Roster) -> None:
+        """Raise it, unless a death is behind it and there is a commit to go back to.
+
+        A `ray.get` of the user's own met the death, or a call that was connected with a process that is gone.
+        """
+        is_death = isinstance(error, (WorkloadDiedError, *LOST))
+        gone = [] if is_death else roster.gone()
+        if roster.has_commit and (is_death or gone):
+            return
+        if gone:
+            raise died_with(gone[0][0], self._progress.report().phase) from error
+        raise error
 
     @ray.method(concurrency_group="watch")
     def outcome(self) -> TrainerOutcome:
@@ -249,14 +264,16 @@ def _failure(error: BaseException, phase: str) -> TrainerOutcome:
     if isinstance(inner, WorkloadError):  # Ray's wrapper around ours, from a ray.get of the user's own
         error = inner
     if isinstance(error, WorkloadError):
+        is_death = isinstance(error, WorkloadDiedError)
         return TrainerOutcome(
             is_success=False,
             why=error.summary,
             cause=RemoteCause.of(error),
-            failed_workload=f"{error.role}-{error.rank}",
-            is_death=isinstance(error, WorkloadDiedError),
+            # After a death it is the trainer that has to start again; the workload's end the Master sees by itself.
+            failed_workload=None if is_death else f"{error.role}-{error.rank}",
+            is_death=is_death,
         )
-    if isinstance(error, (RestartFit, *GONE)):
+    if isinstance(error, (RestartFit, *LOST)):
         why = f"a workload died while the trainer was in '{phase}'"
         return TrainerOutcome(is_success=False, why=why, cause=RemoteCause.of(error), is_death=True)
     text = str(error).strip().splitlines()

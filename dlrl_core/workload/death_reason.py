@@ -5,6 +5,7 @@ from __future__ import annotations
 from ray.exceptions import (
     ActorUnschedulableError,
     NodeDiedError,
+    ObjectLostError,
     OutOfMemoryError,
     RayActorError,
     RuntimeEnvSetupError,
@@ -20,6 +21,9 @@ GONE = (
     WorkerCrashedError,
 )
 """What a call to an actor raises when its process is gone, or never came. Most of them share no base but Ray's own."""
+
+LOST = (*GONE, ObjectLostError)
+"""What a call raises that failed by a death: of its own process, or of one that its arguments were to come from."""
 
 _SEEN = (
     # Ray's words, in the order in which they are looked for, and ours

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import tempfile
 import threading
 import uuid
@@ -41,6 +42,16 @@ class Commit:
         return cls(**json.loads(text))
 
 
+@dataclass(frozen=True, kw_only=True)
+class DurableCommits:
+    """What one rank has on durable storage."""
+
+    is_copying: bool
+    """One more is on the way."""
+    commits: frozenset[tuple[int, str]]
+    """Version and id of each."""
+
+
 def memory_root(run_id: str) -> Path:
     """The folder of a run in the memory of this node."""
     shared = Path("/dev/shm")
@@ -57,6 +68,9 @@ class StateFolder:
         self._durable = Path(durable) / workload if durable else None
         self._copying = threading.Lock()
         self._being_copied: set[int] = set()
+        self._durable_ids: dict[int, str] | None = None
+        """What is on durable storage, read once: it may be slow, and a commit should not wait for it."""
+        self._durable_on_all: int | None = None
 
     def begin(self, version: int) -> Path:
         """An empty folder to write this version to."""
@@ -65,8 +79,12 @@ class StateFolder:
         folder.mkdir(parents=True, mode=0o700)
         return folder
 
-    def keep(self, commit: Commit) -> None:
-        """The version is written: from here on it counts. Older ones go, but the last."""
+    def keep(self, commit: Commit, *, durable_on_all: int | None = None) -> None:
+        """The version is written: from here on it counts. Older ones go, but the last.
+
+        `durable_on_all` is the newest version that all ranks are known to have on durable storage.
+        """
+        self._durable_on_all = durable_on_all
         folder = self._memory / f"{commit.version}.part"
         _publish(folder, self._memory / str(commit.version), commit)
         self._recycle()
@@ -84,6 +102,25 @@ class StateFolder:
         for version in old[:-1]:
             shutil.rmtree(self._memory / str(version), ignore_errors=True)
 
+    def durable(self) -> DurableCommits:
+        """What is on durable storage, and whether more is on the way."""
+        is_copying, known = bool(self._being_copied), self._known_durable()
+        return DurableCommits(is_copying=is_copying, commits=frozenset(known.items()))
+
+    def start_copy(self, version: int) -> None:
+        """Copy a version to durable storage in the background, unless another one still is being copied."""
+        if self._durable is None or self._being_copied:
+            return
+        self._being_copied.add(version)
+        threading.Thread(target=self._copy_or_say, args=(version,), name="dlrl-durable", daemon=True).start()
+
+    def _copy_or_say(self, version: int) -> None:
+        try:
+            self.copy_to_durable(version)
+        except OSError as error:
+            what = f"commit {version} of workload '{self._memory.name}' could not be copied to durable storage"
+            print(f"dlrl: {what}; the next one will be: {error}", file=sys.stderr, flush=True)
+
     def copy_to_durable(self, version: int) -> None:
         """Copy a version to durable storage, one at a time; returns when it is there to stay."""
         if self._durable is None:
@@ -91,20 +128,41 @@ class StateFolder:
         self._being_copied.add(version)  # its files are not written over meanwhile
         try:
             with self._copying:
-                self._copy(self._memory / str(version), self._durable)
+                self._copy(version, self._durable)
         finally:
             self._being_copied.discard(version)
 
-    def _copy(self, source: Path, durable: Path) -> None:
-        target, part = durable / source.name, durable / f"{source.name}.part"
-        if target.exists() or not source.exists():
+    def _copy(self, version: int, durable: Path) -> None:
+        source, target, part = self._memory / str(version), durable / str(version), durable / f"{version}.part"
+        new = _read(source)
+        if target.exists() and _read(target).id == new.id:
             return
         shutil.rmtree(part, ignore_errors=True)
         shutil.copytree(source, part)
         _sync(part)
+        if _read(source).id != new.id:
+            raise FileNotFoundError(f"commit {version} was given up while it was copied")
+        shutil.rmtree(target, ignore_errors=True)  # of the same number, but it never happened
         part.replace(target)
         _sync_folder(durable)
-        _prune(durable)
+        self._durable_ids = {**self._known_durable(), version: new.id}
+        self._prune(durable)
+
+    def _known_durable(self) -> dict[int, str]:
+        if self._durable_ids is None:
+            root = self._durable
+            self._durable_ids = {} if root is None else {one: _read(root / str(one)).id for one in _versions(root)}
+        return self._durable_ids
+
+    def _prune(self, durable: Path) -> None:
+        """Older versions go, but the one that all ranks have: what is newer may be missing on another."""
+        if self._durable_on_all is None:
+            return
+        known = self._known_durable()
+        kept = {*sorted(known)[-_KEPT:], self._durable_on_all}
+        self._durable_ids = {version: known[version] for version in known if version in kept}
+        for version in known.keys() - kept:
+            shutil.rmtree(durable / str(version), ignore_errors=True)
 
     def held(self) -> dict[int, Commit]:
         """Every version that can be loaded here."""
@@ -112,7 +170,7 @@ class StateFolder:
         for root in (self._durable, self._memory):
             for version in _versions(root):
                 assert root is not None
-                found[version] = Commit.from_json((root / str(version) / _MANIFEST).read_text())
+                found[version] = _read(root / str(version))
         return found
 
     def forget_after(self, version: int) -> None:
@@ -121,6 +179,7 @@ class StateFolder:
             for newer in _versions(root):
                 if root is not None and newer > version:
                     shutil.rmtree(root / str(newer), ignore_errors=True)
+        self._durable_ids = None
 
     def folder_of(self, version: int) -> Path:
         """Where to load it from: memory if it is there."""
@@ -142,9 +201,8 @@ def _versions(root: Path | None) -> list[int]:
     return sorted(int(one.name) for one in root.iterdir() if one.name.isdigit() and (one / _MANIFEST).is_file())
 
 
-def _prune(root: Path) -> None:
-    for version in _versions(root)[:-_KEPT]:
-        shutil.rmtree(root / str(version), ignore_errors=True)
+def _read(folder: Path) -> Commit:
+    return Commit.from_json((folder / _MANIFEST).read_text())
 
 
 def _sync(folder: Path) -> None:

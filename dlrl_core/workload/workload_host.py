@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from dlrl_core.roles import RoleType
 from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.workload.base_workload import BaseWorkload
 from dlrl_core.workload.class_loader import load_class
+from dlrl_core.workload.coroutines import CoroutineCall, Coroutines
 from dlrl_core.workload.devices import VARIABLES, own_devices, show_devices
 from dlrl_core.workload.fault import Fault, Suffering
 from dlrl_core.workload.identity import WorkloadIdentity, become
@@ -34,9 +34,11 @@ from dlrl_core.workload.invocation import SLOTS, methods_of
 from dlrl_core.workload.orphan import end_with_node
 from dlrl_core.workload.process import HostFacts, ProcessSetup, end_children, free_port, host_facts, thread_stacks
 from dlrl_core.workload.shards import ShardPart
-from dlrl_core.workload.state_folder import Commit, StateFolder, forget_run
+from dlrl_core.workload.state_folder import Commit, DurableCommits, StateFolder, forget_run
 
-CONCURRENCY_GROUPS = (("control", 2), ("watch", 2), ("durable", 1), ("coroutines", 32))
+CONCURRENCY_GROUPS = (("control", 2), ("watch", 2), ("durable", 1))
+"""And `coroutines`, as many as the role runs side by side."""
+_CANCEL_S = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,7 @@ class WorkloadLaunch:
     setup: ProcessSetup
     device_type: str = "GPU"
     visible_devices: str = "own"
+    concurrency: int = 32
     durable_folder: str | None = None
     allows_chaos: bool = False
     report_period_s: float = 5.0
@@ -70,7 +73,7 @@ class WorkloadHost:
         self._master: Any = None
         self._state = WorkloadState.STARTING
         self._call: tuple[str, float] | None = None
-        self._coroutines: dict[object, tuple[str, float]] = {}
+        self._coroutines = Coroutines()
         self._slots: dict[int, str] = {}
         self._faults = Suffering(is_allowed=launch.allows_chaos, owner=f"workload '{launch.identity.name}'")
         self._init_results: list[tuple[str, Any]] = []
@@ -85,8 +88,6 @@ class WorkloadHost:
         self._calls_done = 0
         self._calling_thread: int | None = None
         self._ended = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._loop_lock = threading.Lock()
 
     # ---- start-up, in this order
 
@@ -179,31 +180,34 @@ class WorkloadHost:
         self._version = None
         self._calling_thread = threading.get_ident()
         try:
-            if self._faults:
-                self._faults.before_call(method)
-            result = self._bound(method)(*_resolved(args), **_resolved_kwargs(kwargs))
-            if asyncio.iscoroutine(result):  # called through a handle, which does not know the method
-                result = asyncio.run_coroutine_threadsafe(result, self._event_loop()).result()
-            return result
-        except Exception as error:  # noqa: BLE001 - all of it is the user's, and goes to the trainer
-            raise self._call_error(method, error) from None
+            args, kwargs = _resolved(args), _resolved_kwargs(kwargs)  # what fails here is upstream's, not the user's
+            return self._run(method, args, kwargs)
         finally:
             self._calling_thread = None
             self._call = None
             self._calls_done += 1
 
+    def _run(self, method: str, args: Any, kwargs: dict[str, Any], call: CoroutineCall | None = None) -> Any:
+        try:
+            if self._faults and call is None:
+                self._faults.before_call(method)
+            result = self._bound(method)(*args, **kwargs)
+            # Without a call it came through a handle, which does not know the method.
+            return self._coroutines.run(result, call) if asyncio.iscoroutine(result) else result
+        except Exception as error:  # noqa: BLE001 - all of it is the user's, and goes to the trainer
+            raise self._call_error(method, error) from None
+
     @ray.method(concurrency_group="coroutines")
     def invoke_coroutine(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Run one `async def` method on this process's event loop, beside the others."""
-        self._coroutines[call := object()] = (method, time.time())
+        call = self._coroutines.begin(method)
         self._version = None
         try:
-            coroutine = self._bound(method)(*_resolved(args), **_resolved_kwargs(kwargs))
-            return asyncio.run_coroutine_threadsafe(coroutine, self._event_loop()).result()
-        except Exception as error:  # noqa: BLE001 - all of it is the user's, and goes to the trainer
-            raise self._call_error(method, error) from None
+            args, kwargs = _resolved(args), _resolved_kwargs(kwargs)
+            return self._run(method, args, kwargs, call)
         finally:
-            del self._coroutines[call]
+            self._coroutines.end(call)
+            self._version = None  # it may have begun before a commit
             self._calls_done += 1
 
     def invoke_init(self, number: int, method: str, *args: Any, **kwargs: Any) -> Any:
@@ -216,21 +220,18 @@ class WorkloadHost:
 
     # ---- commits
 
-    def save(self, text: str, is_durable: bool) -> None:
-        """Write the state of this commit to memory; in the background also to durable storage, if it is to."""
+    def save(self, text: str, is_copied: bool, durable_on_all: int | None = None) -> DurableCommits:
+        """Write the state of this commit to memory; in the background also to durable storage, if it is to.
+
+        `durable_on_all` is the newest version that every rank has there: it is kept until there is a newer one.
+        """
         commit = Commit.from_json(text)
         self._run_hook("save_state", lambda: self._state_folder.begin(commit.version))
-        self._state_folder.keep(commit)
+        self._state_folder.keep(commit, durable_on_all=durable_on_all)
         self._version = commit.version
-        if is_durable:
-            threading.Thread(target=self._copy, args=(commit.version,), name="dlrl-durable", daemon=True).start()
-
-    def _copy(self, version: int) -> None:
-        try:
-            self._state_folder.copy_to_durable(version)
-        except OSError as error:
-            message = f"commit {version} of workload '{self._identity.name}' could not be copied to durable storage"
-            print(f"dlrl: {message}: {error}", file=sys.stderr, flush=True)
+        if is_copied:
+            self._state_folder.start_copy(commit.version)
+        return self._state_folder.durable()
 
     @ray.method(concurrency_group="durable")
     def make_durable(self, version: int) -> None:
@@ -244,12 +245,18 @@ class WorkloadHost:
 
     def restore(self, version: int) -> bool:
         """Go back to the state of this commit; nothing is to do if it still is that."""
+        if self._coroutines.cancel_all(_CANCEL_S):  # of a run of `fit` that is over
+            self._version = None
         self._state_folder.forget_after(version)
         if self._version == version:
             return False
         self._run_hook("load_state", lambda: self._state_folder.folder_of(version))
         self._version = version
         return True
+
+    def forget(self) -> None:
+        """There is no commit that all ranks hold: none of ours ever happened."""
+        self._state_folder.forget_after(0)
 
     def _run_hook(self, hook: str, folder: Callable[[], Path]) -> None:
         self._call = (hook, time.time())
@@ -277,13 +284,6 @@ class WorkloadHost:
             method=method,
             cause=RemoteCause.of(error),
         )
-
-    def _event_loop(self) -> asyncio.AbstractEventLoop:
-        with self._loop_lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="dlrl-coroutines", daemon=True).start()
-            return self._loop
 
     # ---- the Master's
 
@@ -328,7 +328,7 @@ class WorkloadHost:
     def _report(self) -> WorkloadReport:
         import psutil
 
-        call = self._call or next(iter(list(self._coroutines.values())), None)
+        call = self._call or self._coroutines.oldest()
         return WorkloadReport(
             name=self._identity.name,
             role=self._identity.role,

@@ -128,21 +128,28 @@ _PHASES = {
 
 
 def show(result: JobResult) -> int:
-    """The table at the end; 1 if the kill did not happen, for then nothing was shown."""
+    """The tables at the end. 1 if the kill did not happen, or a step is missing: then nothing was shown."""
     history: list[dict[str, Any]] = result.value["history"]
-    restarts = {one["name"]: one["restarts"] for one in result.status.workloads}
+    restarts = restarts_of(result.status)
     console = Console(highlight=False)
     console.print(_steps(history))
     console.print(_restarts(restarts))
-    if restarts[VICTIM] == 0:
-        console.print(f"{VICTIM} was not killed: the job was too fast")
+    if restarts[VICTIM] == 0 or [one["step"] for one in history] != list(range(1, result.value["steps"] + 1)):
+        console.print(f"this is not what was to be shown: {VICTIM} is killed once, and every step happens once")
         return 1
     usual = statistics.median(one["seconds"] for one in history if one["step"] != KILLED_STEP)
-    [killed] = [one["seconds"] for one in history if one["step"] == KILLED_STEP]
+    killed = history[KILLED_STEP - 1]["seconds"]
     took = f"step {KILLED_STEP} took {killed:.1f} s, the median of the others is {usual:.1f} s"
     console.print(f"time lost: {killed - usual:.1f} s ({took})")
-    console.print(f"{result.value['steps']} steps in {result.seconds:.0f} s; no step was lost. More: dlrl why {NAME}")
+    console.print(f"all {len(history)} steps happened once, in {result.seconds:.0f} s. More: dlrl why {NAME}")
     return 0
+
+
+def restarts_of(status: JobStatus) -> dict[str, int]:
+    """How often each process was started again."""
+    view = status.to_dict()
+    workloads = {one["name"]: one["restarts"] for one in status.workloads}
+    return {"master": view["master_incarnation"] - 1, "trainer": view["trainer"]["incarnation"], **workloads}
 
 
 def _steps(history: list[dict[str, Any]]) -> Table:

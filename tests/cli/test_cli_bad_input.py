@@ -38,6 +38,7 @@ CASES = {
     "nobody listens": (["status", "--address", "127.0.0.1:1"], 3, "nobody listens there"),
     "no such address": (["run", PACED, "--address", "nowhere"], 3, "can't join the Ray cluster at 'nowhere'"),
     "status of nobody": (["status", "nobody"], 4, "no job is named 'nobody'; known jobs: none"),
+    "why of nobody": (["why", "nobody"], 4, "no job is named 'nobody'; known jobs: none"),
     "chaos for nobody in particular": (["chaos", "job"], 2, "name one process to hit, or say --seed"),
     "chaos at two moments": (
         ["chaos", "job", "actor-0", "--step", "1", "--call", "x"],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from contextlib import contextmanager
 
 import pytest
@@ -16,6 +18,7 @@ from dlrl_core.scheduler.names import MASTER
 from dlrl_core.scheduler.workload_launcher import find_actor, kill
 
 ENDLESS = ("--set", "steps=100000")
+AWAY = "redis://127.0.0.1:1/0"
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +105,63 @@ def test_a_running_job_is_seen_kept_unique_and_stopped_from_other_processes(shel
     assert json.loads(out)["state"] == "stopped"
     assert json.loads(out)["error"]["type"] == "JobStoppedError"
     assert "Traceback" not in err
+
+
+def test_why_tells_of_a_death_while_the_job_lives_and_after_its_end(shell, address):
+    env = {"RAY_ADDRESS": address}
+    shell.run("run", PACED, "--name", "hurt", "--detach", "--json", *ENDLESS, env=env)
+    before = wait_until(lambda: whole(shell, "hurt", env), "it runs", 90)
+    os.kill(before["workloads"][0]["pid"], signal.SIGKILL)
+    alive = wait_until(lambda: recovered(shell, "hurt", env), "it runs again", 90)
+    said = shell.run("why", "hurt", env=env)
+    away = shell.run("why", "hurt", env={**env, "DLRL_STORE": AWAY})
+    shell.run("stop", "hurt", env=env)
+    dead = shell.run("why", "hurt", "--json").json
+
+    assert (alive["source"], alive["state"], alive["note"]) == ("master", "running", None)
+    assert "first cause: workload 'actor-0' died" in alive["sentence"]
+    [found] = [link for link in alive["chain"] if link["kind"] == "finding"]
+    assert (found["response"]["scope"], found["response"]["loss"]) == ("job", "everything")
+    assert found["response"]["restarts"] == ["actor-0", "trainer"]
+    assert 0 < found["response"]["seconds"] < 90
+    assert (said.code, "the job 2 of 3" in said.out) == (0, True)
+    assert "after 2 process restarts" in away.out and "its journal can't be read: " in away.out
+    assert (dead["outcome"], dead["source"]) == ("stopped", "store")
+    assert dead["first_cause"]["message"] == "stopped by: dlrl stop"
+    assert dead["chain"][: len(alive["chain"])] == alive["chain"]
+
+
+def whole(shell, name, env):
+    """Its status, once it has made a step."""
+    seen = shell.run("status", name, "--json", env=env)
+    return seen.json if seen.code == 0 and seen.json["progress"]["step"] else None
+
+
+def recovered(shell, name, env):
+    seen = shell.run("why", name, "--json", env=env).json
+    return seen if seen["outcome"] == "recovered" else None
+
+
+def test_without_its_store_status_still_shows_the_jobs_that_have_a_master(shell, address):
+    env = {"RAY_ADDRESS": address}
+    shell.run("run", PACED, "--name", "seen", "--detach", "--json", *ENDLESS, env=env)
+    away = {**env, "DLRL_STORE": AWAY}
+    listed = shell.run("status", "--json", env=away)
+    shown, one = shell.run("status", env=away), shell.run("status", "seen", "--json", env=away)
+    examined = shell.run("doctor", "--json", env=away)
+    blind = shell.run("status", env={"DLRL_STORE": AWAY})
+    elsewhere = shell.run("status", "seen", "--json", env={**env, "DLRL_STORE": f"sqlite://{shell.temp}/other.db"})
+    shell.run("stop", "seen", env=env)
+
+    assert [(job["name"], job["source"], job["note"]) for job in listed.json["jobs"]] == [("seen", "master", None)]
+    assert AWAY in listed.json["store_problem"]
+    assert shown.code == 0 and "seen" in shown.out
+    assert "the store can't be asked, so only jobs with a master on this cluster are shown: " in shown.out
+    assert one.json["store_problem"].startswith("its journal can't be read: ")
+    found = {(check["subject"], check["level"]) for check in examined.json["checks"]}
+    assert {("records", "problem"), ("orphans", "ok")} <= found
+    assert (blind.code, blind.out) == (3, "")
+    assert "its journal is in another store, sqlite://" in elsewhere.json["store_problem"]
 
 
 def test_doctor_finds_what_a_lost_master_left_behind_and_how_to_remove_it(shell, address):

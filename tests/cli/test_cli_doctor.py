@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from redis_server import RedisServer
 
 from dlrl_core.context.store import open_store, sqlite_url
 
@@ -107,6 +108,27 @@ def test_a_store_that_others_can_read_is_a_problem(shell):
 
     assert "has mode 0644 and may hold secrets" in found["store", "problem"]
     assert "has mode 0755" in found["home", "warning"]
+
+
+def test_a_store_that_may_lose_records_is_a_warning_with_the_setting_that_helps(shell):
+    with RedisServer(shell.folder / "redis", "--appendonly", "no") as server:
+        ran = shell.run("doctor", "--json", env={"DLRL_STORE": server.url})
+        shown = shell.run("doctor", env={"DLRL_STORE": server.url}).out
+
+    assert ran.code == 0
+    assert checks(ran)["store", "warning"] == (
+        f"the store {server.url} has no append-only file: a restart of the server loses records"
+        " -> set 'appendonly yes' in its configuration"
+    )
+    assert "\n         → set 'appendonly yes' in its configuration\n" in shown
+
+
+def test_a_store_that_is_away_is_a_problem_and_no_end_of_the_examination(shell):
+    ran = shell.run("doctor", "--json", env={"DLRL_STORE": "redis://127.0.0.1:1/0"})
+
+    assert ran.code == 1
+    assert "this could not be checked: " in checks(ran)["home", "problem"]
+    assert ("leftovers", "ok") in checks(ran)
 
 
 def test_a_folder_of_a_dead_local_ray_is_reported_and_removed_only_when_asked(shell):

@@ -15,7 +15,7 @@ from cli_shell import PACED, ROOT, Shell
 from dlrl_core import __version__
 from dlrl_core.cli.exit_codes import MEANINGS, ExitCode
 
-COMMANDS = ("run", "plan", "status", "stop", "chaos", "frameworks", "doctor")
+COMMANDS = ("run", "plan", "status", "why", "stop", "chaos", "frameworks", "doctor")
 
 IMPORTED = """
 import json, sys
@@ -102,7 +102,7 @@ def test_the_version_is_that_of_the_package(shell):
 
 
 def test_nothing_is_written_by_commands_that_only_look(shell):
-    for words in (["status"], ["frameworks"], ["plan", PACED], ["doctor"]):
+    for words in (["status"], ["why", "nobody"], ["frameworks"], ["plan", PACED], ["doctor"]):
         shell.run(*words)
 
     assert not Path(shell.home).exists()

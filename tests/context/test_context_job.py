@@ -22,12 +22,14 @@ from dlrl_core.context import (
     TrainerState,
     WorkloadState,
 )
+from dlrl_core.context.records import SCHEMA
 from dlrl_core.errors import (
     ContextError,
     DlrlError,
     JobExistsError,
     JobNotFoundError,
     SchemaError,
+    StoreConflictError,
     StoreError,
 )
 from dlrl_core.roles import RoleType
@@ -423,16 +425,30 @@ def test_spec_keeps_its_secrets_or_a_restarted_workload_would_miss_them(store: S
     assert JobContext.load(store, "my-ppo").record.spec_json == spec
 
 
+def test_who_no_longer_owns_the_record_is_told_before_the_change_raises(store: Store) -> None:
+    old = JobContext.create(store, job_record())
+    told: list[str] = []
+    old.on_conflict(lambda: told.append("somebody else wrote"))
+    with JobContext.load(store, "my-ppo").change() as change:
+        change.job(master_incarnation=2)
+    with pytest.raises(StoreConflictError), old.change() as change:
+        change.job(master_incarnation=3)
+    assert told == ["somebody else wrote"]
+
+
 # ---- what can't be read
 
 
+NEWER = f"schema {SCHEMA + 1}, this dlrl reads up to {SCHEMA}; resume"
+
+
 def newer(text: str) -> str:
-    return json.dumps({**json.loads(text), "record_schema": 3, "field_of_the_future": 1})
+    return json.dumps({**json.loads(text), "record_schema": SCHEMA + 1, "field_of_the_future": 1})
 
 
 UNREADABLE = [
-    *((key, newer, f"schema 3, this dlrl reads up to 2; resume.*'{key}'") for key in ("job", "trainer", "progress")),
-    ("workload/actor-1", newer, "schema 3, this dlrl reads up to 2; resume.*'workload/actor-1'"),
+    *((key, newer, f"{NEWER}.*'{key}'") for key in ("job", "trainer", "progress")),
+    ("workload/actor-1", newer, f"{NEWER}.*'workload/actor-1'"),
     ("job", lambda text: text[:-5], "document 'job' of job 'my-ppo' can't be read as a record: not JSON"),
     ("job", lambda text: "[]", "document 'job'.*no record_schema"),
     (

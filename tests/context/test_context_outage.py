@@ -20,7 +20,7 @@ from redis_server import RedisServer
 
 from dlrl_core.context import JobContext, JobState, OutageLimits, SqliteStore, Store, open_store
 from dlrl_core.context.store import sqlite_url
-from dlrl_core.errors import ContextError, SchemaError, StoreError, StoreUnavailableError
+from dlrl_core.errors import ContextError, SchemaError, StoreConflictError, StoreError, StoreUnavailableError
 
 QUICK = OutageLimits(first_pause_s=0.02, longest_pause_s=0.05)
 
@@ -271,16 +271,18 @@ def test_newer_master_that_wrote_meanwhile_is_never_overwritten(
     with newer.change() as change:
         change.job(master_incarnation=100)
     with caplog.at_level(logging.ERROR):
+        told: list[str] = []
+        context.on_conflict(lambda: told.append("somebody else has the job"))
         context.fail_for(0)
         wait_until(lambda: "can't be written any more" in (context.degraded or ""), "the old master is refused")
 
+    assert told == ["somebody else has the job"]
     words = "job 'my-ppo' can't be written any more by this process, 2 of its changes are lost.*somebody else wrote"
     for _ in range(2):
-        with pytest.raises(StoreError, match=words) as caught:
+        with pytest.raises(StoreConflictError, match=words) as caught:
             note(context, "late")
-        assert not isinstance(caught.value, StoreUnavailableError)
         assert survives_pickle(caught.value)
-    with pytest.raises(StoreError, match=words):
+    with pytest.raises(StoreConflictError, match=words):
         context.close()
     assert context.is_degraded
     assert "somebody else wrote" in caplog.text

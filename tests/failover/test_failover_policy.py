@@ -66,6 +66,7 @@ def test_a_workload_with_state_goes_back_to_a_commit_too():
 def test_a_call_that_must_not_be_made_again_takes_at_least_the_role():
     assert decide("rollout-0", situation(), FindingKind.CALL_LOST).scope == "role"
     assert decide("reward-0", situation(), FindingKind.CALL_LOST).scope == "job"
+    assert decide("rollout-0", situation(has_commit=False), FindingKind.CALL_LOST).scope == "job"
 
 
 def test_what_dies_too_often_takes_more_with_it_and_at_last_stops_the_job():

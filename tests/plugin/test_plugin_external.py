@@ -43,8 +43,9 @@ print(json.dumps([acme.read_config(source) for source in sources]))
         acme_site,
     )
 
-    expected = {"steps": 3, "lr": 0.1, "batch": 8, "goal": 2.0, "roles": {"actor": 1, "rollout": 2}}
-    assert json.loads(out) == [expected] * 4
+    given = {"steps": 3, "lr": 0.1, "roles": {"actor": 1, "rollout": 2}}
+    own = {"batch": 8, "goal": 2.0, "pull_s": 0.0, "save_to": None, "resume": False}
+    assert json.loads(out) == [{**given, **own}] * 4
 
 
 def test_wrong_configs_are_spec_errors_that_list_all_problems(run_python, acme_site):

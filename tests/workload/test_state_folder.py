@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import uuid
 
 import pytest
+from checks import wait_until
 
 from dlrl_core.workload.state_folder import Commit, StateFolder, forget_run, memory_root
 
@@ -94,3 +96,76 @@ def test_state_is_readable_by_its_owner_alone(folder):
 
 def test_a_commit_survives_json():
     assert Commit.from_json(commit(7).to_json()) == commit(7)
+
+
+def durable_versions(folder: StateFolder) -> list[int]:
+    return sorted(version for version, _ in folder.durable().commits)
+
+
+def test_a_stale_copy_of_the_same_version_is_replaced(folder, run_id):
+    save(folder, 1)
+    folder.copy_to_durable(1)
+    new = Commit(version=1, id="another attempt", step=0, progress={})
+    (folder.begin(1) / "state").write_text("new state")
+    folder.keep(new)
+    folder.copy_to_durable(1)
+    shutil.rmtree(memory_root(run_id))
+    assert folder.held() == {1: new}
+    assert (folder.folder_of(1) / "state").read_text() == "new state"
+    assert folder.durable().commits == {(1, "another attempt")}
+
+
+def test_the_durable_version_that_all_ranks_have_is_kept(folder):
+    """Newer ones may be missing on a rank whose copies fail."""
+    for version in (1, 2, 3, 4):
+        save(folder, version)
+        folder.copy_to_durable(version)
+    assert durable_versions(folder) == [1, 2, 3, 4]
+    for version in (5, 6):
+        (folder.begin(version) / "state").write_text("state")
+        folder.keep(commit(version), durable_on_all=2)
+        folder.copy_to_durable(version)
+    assert durable_versions(folder) == [2, 5, 6]
+    assert set(folder.held()) >= {2, 5, 6}
+
+
+def test_one_version_is_copied_at_a_time_and_memory_stays_bounded(folder, monkeypatch):
+    go_on = threading.Event()
+    copytree = shutil.copytree
+    monkeypatch.setattr(shutil, "copytree", lambda *args: go_on.wait(10) and copytree(*args))
+    save(folder, 1)
+    folder.start_copy(1)
+    for version in range(2, 8):
+        save(folder, version)
+        folder.start_copy(version)
+    assert folder.durable().is_copying
+    assert sorted(folder.held()) == [1, 6, 7]
+    go_on.set()
+    wait_until(lambda: not folder.durable().is_copying, "the copy is done")
+    assert durable_versions(folder) == [1]
+
+
+def test_a_copy_that_fails_is_said_and_can_be_tried_again(folder, tmp_path, capsys):
+    (tmp_path / "durable").write_text("in the way")
+    save(folder, 1)
+    folder.start_copy(1)
+    wait_until(lambda: not folder.durable().is_copying, "the copy has failed")
+    wait_until(lambda: "could not be copied to durable storage" in capsys.readouterr().err, "it is said")
+    assert durable_versions(folder) == []
+    (tmp_path / "durable").unlink()
+    folder.copy_to_durable(1)
+    assert durable_versions(folder) == [1]
+
+
+def test_a_commit_that_is_given_up_while_it_is_copied_does_not_become_durable(folder, monkeypatch):
+    copytree = shutil.copytree
+
+    def copied_and_forgotten(*args):
+        copytree(*args)
+        folder.forget_after(0)
+
+    save(folder, 1)
+    monkeypatch.setattr(shutil, "copytree", copied_and_forgotten)
+    with pytest.raises(FileNotFoundError):
+        folder.copy_to_durable(1)
+    assert folder.held() == {}

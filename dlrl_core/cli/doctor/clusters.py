@@ -31,7 +31,7 @@ def check(address: str | None) -> Iterator[Verdict]:
 
 
 def _unasked(store: Store) -> Iterator[Verdict]:
-    going = [job.name for job in all_jobs(store, None) if _says_it_runs(job)]
+    going = [job.name for job in all_jobs(store, None).jobs if _says_it_runs(job)]
     if going:
         yield ok(
             "records",
@@ -45,7 +45,13 @@ def _says_it_runs(job: KnownJob) -> bool:
 
 def _records(store: Store, masters: Masters | None) -> Iterator[Verdict]:
     """Jobs whose record is not final, though no Master of this cluster speaks for them."""
-    dead = [job for job in all_jobs(store, masters) if _says_it_runs(job) and job.source == "store"]
+    known = all_jobs(store, masters)
+    if known.store_problem is not None:
+        yield problem(
+            "records", f"can't be read: {known.store_problem}", "see to the store, then run dlrl doctor again"
+        )
+        return
+    dead = [job for job in known.jobs if _says_it_runs(job) and job.source == "store"]
     for job in dead:
         yield warning(
             "records",

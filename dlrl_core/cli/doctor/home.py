@@ -21,7 +21,15 @@ def check() -> Iterator[Verdict]:
             yield _folder(store.path.parent)
             yield from _files(store.path)
         jobs = store.jobs()
-    yield ok("store", f"{redact(url)} holds {len(jobs)} job{'s' * (len(jobs) != 1)}")
+        yield ok("store", f"{redact(url)} holds {len(jobs)} job{'s' * (len(jobs) != 1)}")
+        for sentence in store.warnings():
+            yield _warned(sentence)
+
+
+def _warned(sentence: str) -> Verdict:
+    """A store's warning ends with what to do, after a semicolon."""
+    seen, _, todo = sentence.rpartition("; ")
+    return warning("store", seen, todo) if seen else warning("store", sentence, "see docs/how-to/choose-a-store.md")
 
 
 def _folder(folder: Path) -> Verdict:

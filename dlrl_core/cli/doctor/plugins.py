@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dlrl_core.cli.doctor import openrlhf
 from dlrl_core.cli.doctor.verdict import Verdict, ok, problem
 from dlrl_core.cli.framework_list import framework_row, quiet_host
 
@@ -17,7 +18,9 @@ def check() -> Iterator[Verdict]:
         yield ok("plugins", f"{len(host.records)} found: {', '.join(record.name for record in host.records)}")
     for adapter in host.frameworks().values():
         row = framework_row(adapter)
-        if row["is_available"]:
+        if adapter.name == "openrlhf":
+            yield from openrlhf.check(row["installed"], row["problem"])
+        elif row["is_available"]:
             yield ok(f"framework {adapter.name}", row["installed"] or "comes with its plugin")
         elif row["installed"] is None:
             yield ok(f"framework {adapter.name}", f"is not installed; to use it: {_install(row['problem'])}")

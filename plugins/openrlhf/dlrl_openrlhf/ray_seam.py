@@ -21,7 +21,7 @@ from ray.exceptions import RayTaskError
 from dlrl_core.trainer.role_call import RoleCall
 from dlrl_core.trainer.role_group import RoleGroup, RoleMethod
 from dlrl_core.trainer.workload_handle import WorkloadHandle
-from dlrl_core.workload.death_reason import GONE
+from dlrl_core.workload.death_reason import LOST
 
 
 class Member:
@@ -77,7 +77,7 @@ class RayOfRoles:
             return ray.get(refs, timeout=timeout)
         if refs and all(isinstance(ref, Future) for ref in refs):
             first_failure(refs)
-        with contextlib.suppress(RayTaskError, *GONE):  # all at once; who failed is found one by one
+        with contextlib.suppress(RayTaskError, *LOST):  # all at once; who failed is found one by one
             if refs and all(isinstance(ref, RoleCall) for ref in refs):
                 return ray.get([ref.refs[0] for ref in refs])
         return [self.get(ref) for ref in refs]

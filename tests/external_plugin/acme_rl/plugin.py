@@ -14,12 +14,24 @@ from dlrl_core import RoleType, hookimpl
 from dlrl_core.errors import SpecError
 from dlrl_core.plugin import ConfigSource, FrameworkAdapter, FrameworkDefaults, RoleDefaults
 from dlrl_core.spec import ClassRef, JobSpec
+from dlrl_core.spec.survival import FailoverScope
 
 DLRL_API_VERSION = 1
 
 PREPARED_FOR = "ACME_PREPARED_FOR"
 
-DEFAULTS = {"steps": 20, "lr": 0.5, "batch": 8, "goal": 2.0, "roles": {"actor": 1, "rollout": 1}}
+DEFAULTS = {
+    "steps": 20,
+    "lr": 0.5,
+    "batch": 8,
+    "goal": 2.0,
+    "pull_s": 0.0,
+    "save_to": None,
+    "resume": False,
+    "roles": {"actor": 1, "rollout": 1},
+}
+
+SCOPES = {RoleType.ACTOR: FailoverScope.ROLE, RoleType.ROLLOUT: FailoverScope.WORKLOAD}
 
 
 @hookimpl
@@ -64,7 +76,8 @@ class AcmeAdapter(FrameworkAdapter):
         return FrameworkDefaults(
             trainer=_ref("AcmeTrainer"),
             roles={
-                role: RoleDefaults(cls=_ref(f"Acme{role.value.title()}"), total=total) for role, total in totals.items()
+                role: RoleDefaults(cls=_ref(f"Acme{role.value.title()}"), total=total, failover=SCOPES[role])
+                for role, total in totals.items()
             },
             node_num=1,
             device_per_node=sum(totals.values()),

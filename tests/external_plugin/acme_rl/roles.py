@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import time
+from pathlib import Path
 from typing import Any
 
 from acme_rl.plugin import PREPARED_FOR
@@ -35,6 +38,7 @@ class AcmeRollout(_AcmeWorkload):
     @trainer_invocation(post_func=_joined)
     def generate(self, seeds: list[int], mean: float) -> list[Sample]:
         """One sample for each seed; the same seed and mean give the same sample on any rank."""
+        time.sleep(self.config.pull_s)
         arms = [mean + random.Random(seed).gauss(0.0, 1.0) for seed in seeds]
         return [(arm, -((arm - self.config.goal) ** 2)) for arm in arms]
 
@@ -54,12 +58,23 @@ class AcmeActor(_AcmeWorkload):
         self.mean += self.config.lr * gradient / (2.0 * spread + 1.0)
         return self.mean
 
+    @trainer_invocation(auto_shard=False)
+    def start_from(self, mean: float) -> None:
+        self.mean = mean
+
+    def save_state(self, path: str) -> None:
+        (Path(path) / "mean.json").write_text(json.dumps(self.mean))
+
+    def load_state(self, path: str) -> None:
+        self.mean = json.loads((Path(path) / "mean.json").read_text())
+
 
 class AcmeTrainer(BaseTrainer):
+    """Commits every step, and, if `save_to` names a file, saves there what a later job can resume from."""
+
     def __init__(self, actor_handles: Any, actor_classes: Any, config: Any) -> None:
         super().__init__(actor_handles, actor_classes, config)
-        self.mean = 0.0
-        self.mean_rewards: list[float] = []
+        self.start: dict[str, Any] = {"steps": 0, "mean": 0.0, "mean_rewards": []}
         self.prepared: dict[str, Any] = {}
 
     def init(self) -> None:
@@ -68,11 +83,29 @@ class AcmeTrainer(BaseTrainer):
             "actor": self.RG_ACTOR.prepared_for(),
             "rollout": self.RG_ROLLOUT.prepared_for(),
         }
+        if self.config.resume:
+            self.start = json.loads(Path(self.config.save_to).read_text())
+        self.RG_ACTOR.start_from(self.start["mean"])
 
     def fit(self) -> dict[str, Any]:
-        for step in range(self.config.steps):
-            seeds = [step * self.config.batch + index for index in range(self.config.batch)]
-            samples = self.RG_ROLLOUT.generate(seeds, self.mean)
-            self.mean_rewards.append(sum(reward for _, reward in samples) / len(samples))
-            self.mean = self.RG_ACTOR.update(samples)
-        return {"mean": self.mean, "mean_rewards": self.mean_rewards, "prepared": self.prepared}
+        done = dict(self.progress or self.start)
+        for step in range(done["steps"], self.config.steps):
+            self.begin_step(step, self.config.steps)
+            done = self._step(step, done)
+            self.commit(step, **done)
+            self._save(done)
+        self.end_steps(self.config.steps)
+        return {"mean": done["mean"], "mean_rewards": done["mean_rewards"], "prepared": self.prepared}
+
+    def _step(self, step: int, done: dict[str, Any]) -> dict[str, Any]:
+        seeds = [step * self.config.batch + index for index in range(self.config.batch)]
+        samples = self.RG_ROLLOUT.generate(seeds, done["mean"])
+        reward = sum(reward for _, reward in samples) / len(samples)
+        mean = self.RG_ACTOR.update(samples)
+        return {"steps": step + 1, "mean": mean, "mean_rewards": [*done["mean_rewards"], reward]}
+
+    def _save(self, done: dict[str, Any]) -> None:
+        if self.config.save_to is not None:
+            part = Path(f"{self.config.save_to}.part")
+            part.write_text(json.dumps(done))
+            part.replace(self.config.save_to)

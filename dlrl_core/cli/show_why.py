@@ -1,0 +1,125 @@
+"""`dlrl why`: what happened to a job, in a sentence, and how it came to that."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from dlrl_core.cli import wording
+from dlrl_core.cli.clusters import masters_of
+from dlrl_core.cli.job_lookup import KnownJob, one_job
+from dlrl_core.cli.output import console, print_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from dlrl_core.cli.why import Answer, Link
+
+_LINKS_SHOWN = 20
+_WHO = {"stop": "asked to stop", "ended": "job ended"}
+_LOSSES = {
+    "nothing": "nothing",
+    "uncommitted": "the steps after the last commit, done again",
+    "not durable": "the steps after the last durable commit, done again, as a node was lost",
+    "everything": "all steps, done again, as nothing was committed",
+}
+
+
+def show_why(name: str, address: str | None, *, as_json: bool) -> None:
+    """Look the job up, with its whole journal, and tell."""
+    from dlrl_core.cli.why import Evidence, explain
+    from dlrl_core.context import default_store_url, open_store
+
+    with open_store(default_store_url()) as store, masters_of(address) as masters:
+        job = one_job(name, store, masters, events=None)
+    assert job.status is not None
+    answer = explain(
+        Evidence(
+            view=job.status.view,
+            now=time.time(),
+            events=job.events,
+            restarts=job.restarts,
+            is_by_record=job.source == "store",
+        )
+    )
+    if as_json:
+        origin = {"source": job.source, "note": job.note, "store_problem": job.store_problem}
+        print_json({**answer.to_dict(), **origin})
+    else:
+        _print(job, answer)
+
+
+def _print(job: KnownJob, answer: Answer) -> None:
+    from rich.text import Text
+
+    from dlrl_core.cli.tables import state_style
+
+    stdout = console()
+    stdout.print(Text(answer.sentence, style=state_style(answer.outcome)), soft_wrap=True)
+    for warning in (job.note, job.store_problem):
+        if warning:
+            stdout.print(Text(f"? {warning}", style="yellow"), soft_wrap=True)
+    stdout.print()
+    stdout.print(_facts(answer))
+    stdout.print()
+    for line in _chain(answer):
+        stdout.print(line, soft_wrap=True)
+
+
+def _facts(answer: Answer) -> Table:
+    from rich.text import Text
+
+    from dlrl_core.cli.tables import fact_table
+
+    table = fact_table()
+    table.add_row("lost steps", Text(answer.lost_steps))
+    table.add_row("last commit", Text("none" if answer.committed_step is None else f"step {answer.committed_step}"))
+    table.add_row("restarts", Text(_restarts(answer.restarts)))
+    table.add_row("budget left", Text(_budgets(answer)))
+    table.add_row("next", Text("\n".join(answer.next) or "nothing to do", style="cyan"))
+    return table
+
+
+def _restarts(counts: dict[str, int]) -> str:
+    """Those who were restarted equally often stand together."""
+    names: dict[int, list[str]] = {}
+    for name, count in counts.items():
+        names.setdefault(count, []).append(name)
+    return "; ".join(f"{wording.processes(some)}: {count}" for count, some in sorted(names.items())) or "none"
+
+
+def _budgets(answer: Answer) -> str:
+    said = ", ".join(f"{one.of} {one.left} of {one.allowed}" for one in answer.budgets)
+    return f"{said} (within {wording.duration(answer.budget_window_s)})"
+
+
+def _chain(answer: Answer) -> Iterator[Text]:
+    from rich.text import Text
+
+    for number, link in _shown(answer.chain):
+        if number:
+            yield Text(f"... {number} more; all are in: dlrl why {answer.name} --json", style="dim")
+        when, who = (f"{wording.clock(link.at)} ", "dim"), (f"{_WHO.get(link.kind, link.subject)}: ", "dim")
+        yield Text.assemble(when, who, link.message.partition("\n")[0])
+        for line in _response(link):
+            yield Text(f"         → {line}", style="cyan")
+
+
+def _shown(chain: Sequence[Link]) -> Iterator[tuple[int, Link]]:
+    """The first link and the last ones, each with how many were left out before it."""
+    left_out = max(0, len(chain) - _LINKS_SHOWN)
+    for index, link in enumerate(chain):
+        if index == 0 or index > left_out:
+            yield left_out if index == left_out + 1 else 0, link
+
+
+def _response(link: Link) -> Iterator[str]:
+    response = link.response
+    if response is None:
+        return
+    yield f"scope '{response.scope}': {response.reason}"
+    if response.restarts:
+        took = "" if response.seconds is None else f", ready after {wording.duration(response.seconds)}"
+        yield f"restarted {wording.processes(response.restarts)}{took}; lost: {_LOSSES[response.loss]}"

@@ -1,0 +1,143 @@
+"""JobStory: what happens to a job, told to its record by the code that a Master uses, without a Master."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from dlrl_core.cli.why import Answer, Evidence, explain
+from dlrl_core.context import JobContext, JobRecord, WorkloadRecord, open_store
+from dlrl_core.context.store import sqlite_url
+from dlrl_core.diagnosis import Observation, TrainerGone, TrainerRaised, WorkloadGone, diagnose
+from dlrl_core.failover import EscalatingPolicy, FailoverScope
+from dlrl_core.master.recovery import plan_recovery, situation_of, write_recovery
+from dlrl_core.roles import RoleType
+from dlrl_core.spec import ClassRef, JobSpec, RoleSpec
+from dlrl_core.spec.job_spec import RestartBudget
+
+SIGKILLED = "its process ended without a word (SIGKILL, out of memory, or a crash)"
+NODE = "node-of-all"
+
+
+class JobStory:
+    """Two actors with state that restart as a role, two rollouts that restart alone, a critic that takes the job with
+    it, and a reward without which there is no job.
+    """
+
+    def __init__(self, folder: Path, name: str = "my-ppo", **budget: Any) -> None:
+        self.store = open_store(sqlite_url(folder / "context.db"))
+        self.spec = _spec(RestartBudget(backoff_s=0, **budget))
+        record = JobRecord(
+            name=name,
+            spec_json=self.spec.to_json(),
+            plan_json=json.dumps({"nodes": [{"node_id": NODE, "address": "10.0.0.7"}]}),
+            store_url="sqlite:///x.db",
+            master_incarnation=1,
+        )
+        self.context = JobContext.create(self.store, record, _workloads())
+
+    def close(self) -> None:
+        self.store.close()
+
+    # ---- what happens
+
+    def starts(self) -> None:
+        with self.context.change() as change:
+            change.job(state="reserving")
+            change.event("state", "reserving a place for the workloads", subject="job", state="reserving")
+        with self.context.change() as change:
+            change.job(state="starting")
+        self.comes_up()
+
+    def comes_up(self) -> None:
+        """Everybody who was started is ready, and the trainer runs."""
+        with self.context.change() as change:
+            for number, name in enumerate(self.context.workloads):
+                change.workload(name, state="ready", pid=100 + number, node_id=NODE, is_stateful="actor" in name)
+            change.trainer(state="running", phase="fit")
+            if self.context.record.state != "running":
+                change.job(state="running")
+                change.event("state", "the trainer runs", subject="job", state="running")
+
+    def comes_to(self, step: int, *, committed: int | None = None) -> None:
+        with self.context.change() as change:
+            change.progress(step=step, total_steps=10)
+            if committed is not None:
+                commit = {"version": committed + 1, "id": "x", "step": committed, "progress": {}}
+                change.progress(commit_json=json.dumps(commit))
+
+    def loses(self, name: str, reason: str = SIGKILLED) -> None:
+        """A workload dies, or the trainer."""
+        if name == "trainer":
+            self._sees(TrainerGone(reason=reason, step=self._step()))
+        else:
+            self._sees(WorkloadGone(name=name, reason=reason, call="update", step=self._step()))
+
+    def raises(self, why: str, workload: str | None = None) -> None:
+        self._sees(TrainerRaised(why=why, cause=None, failed_workload=workload, is_death=False, step=self._step()))
+
+    def tells(self, kind: str, message: str, subject: str = "job", **data: Any) -> None:
+        with self.context.change() as change:
+            change.event(kind, message, subject=subject, **data)
+
+    def waits_for(self, what: str) -> None:
+        with self.context.change() as change:
+            change.job(waiting_for=what)
+            change.event("waiting", f"waiting for resources: {what}", subject="job")
+
+    def gets_a_new_master(self) -> None:
+        with self.context.change() as change:
+            change.job(master_incarnation=self.context.record.master_incarnation + 1)
+            change.event("adopted", f"{len(self.context.workloads)} workloads go on as they are", subject="master")
+
+    def is_asked_to_stop(self, reason: str = "stopped by: dlrl stop") -> None:
+        with self.context.change() as change:
+            change.job(state="stopping", why=reason)
+            change.event("stop", reason, subject="job")
+
+    def ends(self, state: str, why: str | None = None) -> None:
+        with self.context.change() as change:
+            for name, workload in self.context.workloads.items():
+                if workload.state != "dead":
+                    change.workload(name, state="ended")
+            change.job(state=state, why=why)
+            change.event("ended", why or "the trainer returned", subject="job", state=state)
+
+    def _sees(self, seen: Observation) -> None:
+        """As the Master's control loop goes on from there."""
+        finding = diagnose(seen)
+        decision = EscalatingPolicy().decide(finding, situation_of(self.context, self.spec, finding))
+        recovery = plan_recovery(decision, self.context, [], is_trainer_over=isinstance(seen, TrainerRaised))
+        write_recovery(decision, recovery, self.context)
+        if decision.scope is FailoverScope.STOP:
+            self.ends("failed", finding.message)
+
+    def _step(self) -> int | None:
+        return self.context.record.progress.step
+
+    # ---- what is said of it
+
+    def evidence(self, **more: Any) -> Evidence:
+        given = {"view": self.context.snapshot(), "now": time.time(), "events": self.context.journal()}
+        return Evidence(**{**given, "restarts": self.context.record.restarts, **more})
+
+    def why(self, **more: Any) -> Answer:
+        return explain(self.evidence(**more))
+
+
+def _spec(budget: RestartBudget) -> JobSpec:
+    cls = ClassRef(module="my.roles", class_name="Any")
+    scopes = {RoleType.ACTOR: "role", RoleType.ROLLOUT: "workload", RoleType.REWARD: "stop", RoleType.CRITIC: None}
+    roles = [RoleSpec(role=role, cls=cls, failover=scope) for role, scope in scopes.items()]
+    return JobSpec(roles=tuple(roles), budget=budget)
+
+
+def _workloads() -> list[WorkloadRecord]:
+    counts = {RoleType.ACTOR: 2, RoleType.ROLLOUT: 2, RoleType.REWARD: 1, RoleType.CRITIC: 1}
+    return [
+        WorkloadRecord(name=role.workload_name(rank), role=role, rank=rank)
+        for role, count in counts.items()
+        for rank in range(count)
+    ]

@@ -1,0 +1,114 @@
+"""An ending is written before anything is ended for it, and whoever comes after can only tell the same."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+
+import pytest
+from master_parts import context_of, launch_of, nodes, plan_on, small_job
+
+from dlrl_core.context import EndingRecord, JobContext, JobState
+from dlrl_core.diagnosis import Finding, FindingKind
+from dlrl_core.errors import JobError
+from dlrl_core.failover import FailoverDecision, FailoverScope
+from dlrl_core.master import ending as ending_module
+from dlrl_core.master.ending import ending_record, tear_down, written_ending
+from dlrl_core.master.launch import JobEnding
+from dlrl_core.master.recovery import Recovery, write_recovery
+
+RESULT = pickle.dumps({"reward": 0.5})
+
+
+@pytest.fixture
+def launch(tmp_path):
+    spec = small_job()
+    folder = tmp_path / "state"
+    (folder / "actor-0").mkdir(parents=True)
+    return launch_of(spec, plan_on(spec, nodes("a")), durable_folder=str(folder))
+
+
+@pytest.fixture
+def context(tmp_path, launch) -> JobContext:
+    return context_of(tmp_path, launch)
+
+
+@pytest.mark.parametrize(
+    ("fields", "ending"),
+    [
+        ({}, None),
+        ({"state": JobState.STOPPING, "why": "enough"}, JobEnding(state="stopped", why="enough")),
+        ({"state": JobState.FAILED, "why": "it broke"}, JobEnding(state="failed", why="it broke")),
+        (
+            {"ending": ending_record(JobEnding(state="finished", why=None, result=RESULT))},
+            JobEnding(state="finished", why=None, result=RESULT),
+        ),
+        (
+            {"state": JobState.STOPPING, "why": "enough", "ending": EndingRecord(state=JobState.FINISHED)},
+            JobEnding(state="finished", why=None),
+        ),
+    ],
+)
+def test_a_successor_tells_the_ending_that_is_written(tmp_path, launch, fields, ending):
+    assert written_ending(context_of(tmp_path, launch, **fields).record) == ending
+
+
+def test_a_result_too_large_for_the_record_is_not_kept():
+    assert ending_record(JobEnding(state="finished", why=None, result=b"0" * 1024 * 1024)).result is not None
+    assert ending_record(JobEnding(state="finished", why=None, result=b"0" * (1024 * 1024 + 1))).result is None
+
+
+def test_a_decision_to_stop_is_written_with_the_ending_in_one_commit(context):
+    finding = Finding(kind=FindingKind.PROCESS_DIED, subject="actor-0", message="workload 'actor-0' died")
+    version = context.version
+    decision = FailoverDecision(scope=FailoverScope.STOP, finding=finding, reason="that is what it declares")
+    write_recovery(decision, Recovery(names=frozenset()), context)
+    assert context.version == version + 1
+    assert written_ending(context.record) == JobEnding(state="failed", why="workload 'actor-0' died")
+
+
+async def ended_in_order(launch, context, monkeypatch, *, ending: JobEnding) -> list[str]:
+    """What is done in which order, and what the record says at that moment."""
+    done: list[str] = []
+
+    def end_all(_launch) -> None:
+        written = context.record.ending
+        done.append(f"end all, ending {written and written.state}, state {context.record.state}")
+
+    def rmtree(_folder, ignore_errors: bool) -> None:
+        done.append(f"remove, state {context.record.state}")
+
+    monkeypatch.setattr(ending_module.workload_launcher, "processes_of", lambda _job: {})
+    monkeypatch.setattr(ending_module, "end_all", end_all)
+    monkeypatch.setattr(ending_module.shutil, "rmtree", rmtree)
+    monkeypatch.setattr(ending_module, "forget_run", lambda _run_id: None)
+    await tear_down(launch, context, ending)
+    return done
+
+
+def test_the_ending_is_written_first_and_durable_state_goes_last(launch, context, monkeypatch):
+    ending = JobEnding(state="finished", why=None, result=RESULT)
+    assert asyncio.run(ended_in_order(launch, context, monkeypatch, ending=ending)) == [
+        "end all, ending finished, state running",
+        "remove, state finished",
+    ]
+    assert written_ending(context.record) == ending
+
+
+def test_the_durable_state_of_a_job_that_finished_under_an_earlier_master_goes_too(tmp_path, launch, monkeypatch):
+    context = context_of(tmp_path, launch, state=JobState.FINISHED, ending=EndingRecord(state=JobState.FINISHED))
+    done = asyncio.run(
+        ended_in_order(launch, context, monkeypatch, ending=JobEnding(state="finished", why=None, result=None))
+    )
+    assert done[-1] == "remove, state finished"
+
+
+def test_a_driver_is_told_that_a_result_is_lost(context):
+    from dlrl_core.api.job_handle import JobHandle
+    from dlrl_core.api.job_status import JobStatus
+
+    handle = JobHandle.__new__(JobHandle)
+    handle.name, handle._ending = "small", JobEnding(state="finished", why=None)
+    handle._last = JobStatus.from_snapshot(context.snapshot())
+    with pytest.raises(JobError, match="job 'small' finished, but what its trainer returned is lost"):
+        handle.wait()

@@ -1,0 +1,120 @@
+"""A Master that is killed at the worst moments: its successor finishes what was written, and ends nothing healthy."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from checks import wait_until
+
+from dlrl_core import RLJob, RLJobBuilder
+from dlrl_core.api.chaos import Chaos
+from dlrl_core.context import JobContext, default_store_url, open_store
+from dlrl_core.errors import JobError
+
+HERE = "sample_jobs.master_deaths"
+pytestmark = pytest.mark.usefixtures("ray_2_nodes_8_gpus")
+
+
+def job(trainer: str, workload: str = "Worker", **config) -> RLJob:
+    builder = RLJobBuilder().device_per_node(2).config(config).trainer(HERE, trainer).actor(HERE, workload).total(2)
+    return builder.allow_chaos().build()
+
+
+def context_of(name: str) -> JobContext:
+    return JobContext.load(open_store(default_store_url()), name)
+
+
+def master_pid() -> int:
+    """Of the only job there is."""
+    for process in psutil.process_iter():
+        try:
+            if process.cmdline()[:1] and process.cmdline()[0].startswith("ray::Master"):
+                return process.pid
+        except (psutil.NoSuchProcess, psutil.ZombieProcess):
+            continue
+    raise AssertionError("there is no Master")
+
+
+def killed_while_it_ends(name: str, handle) -> None:
+    """Kill the Master between its decision that the job has ended and the end of the last process."""
+
+    def is_ending() -> bool:
+        record = context_of(name).record
+        return record.ending is not None and not record.state.is_final
+
+    wait_until(lambda: handle.status().state == "running", "the job runs", 60)
+    wait_until(is_ending, "the job ends", 60)
+    os.kill(master_pid(), signal.SIGKILL)
+
+
+def test_a_master_killed_while_the_job_ends_leaves_the_ending_and_the_result_to_the_next(dlrl_home):
+    handle = job("FreezesAWorker").submit("ends", blocking=False)
+    killed_while_it_ends("ends", handle)
+    assert handle.wait(timeout=90).value == {"answer": 42, "padding": b""}
+    context = context_of("ends")
+    assert (context.record.state, context.record.master_incarnation) == ("finished", 2)
+    assert [one.incarnation for one in context.workloads.values()] == [0, 0]
+    assert not {"finding", "decision"} & {event.kind for event in context.journal()}
+    assert not list((dlrl_home / "state").glob("*/*"))
+
+
+def test_a_result_too_large_for_the_record_is_said_to_be_lost(dlrl_home):
+    handle = job("FreezesAWorker", padding=2 * 1024 * 1024).submit("large", blocking=False)
+    killed_while_it_ends("large", handle)
+    with pytest.raises(JobError, match="job 'large' finished, but what its trainer returned is lost"):
+        handle.wait(timeout=90)
+    assert context_of("large").record.state == "finished"
+
+
+def test_a_master_that_comes_back_without_its_store_waits_for_it_and_ends_nobody(tmp_path: Path, dlrl_home: Path):
+    enough = tmp_path / "enough"
+    handle = job("RunsUntilTold", enough=str(enough)).submit("waits", blocking=False)
+    wait_until(lambda: handle.status().state == "running", "the job runs", 60)
+    before = [one["pid"] for one in handle.status().workloads]
+    files, away = [dlrl_home / f"context.db{end}" for end in ("", "-wal", "-shm")], tmp_path / "away"
+    away.mkdir()
+    master = master_pid()
+    os.kill(master, signal.SIGSTOP)
+    there = [file for file in files if file.exists()]
+    for file in there:
+        file.rename(away / file.name)
+    files[0].mkdir()
+    os.kill(master, signal.SIGKILL)
+    wait_until(lambda: "can't take it up yet" in (handle.status().degraded or ""), "the Master waits for its store", 60)
+    files[0].rmdir()
+    wait_until(lambda: "has no record of its run" in (handle.status().degraded or ""), "there is no record at all", 60)
+    assert not files[0].exists()
+    for file in there:
+        (away / file.name).rename(file)
+    wait_until(lambda: handle.status().degraded is None, "the Master has taken up the job", 60)
+    enough.touch()
+    assert handle.wait(timeout=60).value == before
+    assert context_of("waits").record.master_incarnation == 2
+
+
+def test_a_master_that_lost_the_record_while_its_writes_waited_vanishes_and_ends_nobody(tmp_path: Path):
+    """Somebody else writes while it can't reach the store, as the Master that replaced it would."""
+    enough = tmp_path / "enough"
+    handle = job("RunsUntilTold", enough=str(enough)).submit("lost", blocking=False)
+    wait_until(lambda: (handle.status().step or 0) >= 1, "the job runs", 60)
+    before = [one["pid"] for one in handle.status().workloads]
+    Chaos("lost").inject("master", "store", seconds=4.0)
+    wait_until(lambda: handle.status().degraded, "its writes wait", 30)
+    with context_of("lost").change() as change:
+        change.event("note", "somebody else has the job", subject="job")
+    wait_until(lambda: context_of("lost").record.master_incarnation == 2, "another Master has the job", 60)
+    enough.touch()
+    assert handle.wait(timeout=60).value == before
+    assert not {"finding", "decision"} & {event.kind for event in context_of("lost").journal()}
+
+
+def test_a_constructor_that_fails_because_another_rank_has_just_died_is_not_the_users_error(tmp_path):
+    assert job("DiesOnce", "NeedsRankZero", folder=str(tmp_path)).submit("meets").value == 2
+    findings = [event.message for event in context_of("meets").journal() if event.kind == "finding"]
+    assert len(findings) == 2
+    assert "workload 'actor-0' died during 'construct'" in findings[1]
+    assert (tmp_path / "1-1").exists()

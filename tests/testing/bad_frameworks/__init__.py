@@ -1,0 +1,1 @@
+"""Frameworks whose adapters break the contract, each in its own way."""
