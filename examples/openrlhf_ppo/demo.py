@@ -29,7 +29,7 @@ NAME = "openrlhf-demo"
 VICTIM = "rollout-0"
 KILLED_STEP = 5
 _LOOK_S = 0.3
-_SILENCE_S = 15.0
+_SILENCE_S = 30.0
 
 
 def main() -> int:
@@ -112,7 +112,7 @@ class Sayer:
                 self._once(f"{one['name']} is {one['state']}, in process number {one['restarts'] + 1} of its life")
         if time.monotonic() - self._said_at > _SILENCE_S:
             ready = sum(one["state"] == "ready" for one in status.workloads)
-            self(f"... {ready} of {len(status.workloads)} roles' processes are up")
+            self(f"... {ready} of {len(status.workloads)} workloads are ready")
 
     def _once(self, text: str, more: str = "") -> None:
         if text not in self._said:
