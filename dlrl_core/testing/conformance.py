@@ -270,8 +270,9 @@ class AdapterConformance:
     def _join_cluster(self) -> None:
         cls = type(self)
         if cls._cluster is None:
-            cls._cluster = contextlib.ExitStack()
-            cls._cluster.enter_context(self.cluster())
+            stack = contextlib.ExitStack()
+            stack.enter_context(self.cluster())
+            cls._cluster = stack
 
     @classmethod
     def teardown_class(cls) -> None:

@@ -21,9 +21,13 @@ def test_the_first_steps_are_those_of_stock_openrlhf(ray_8_gpus, tiny_assets, tm
         return flags(
             tiny_assets,
             tmp_path / side,
-            data__max_samples=8,  # all prompts in every step: OpenRLHF does not seed their order
+            data__max_samples=1,  # one prompt: OpenRLHF does not seed their order, nor vLLM that in which it batches
             train__num_episodes=STEPS,
-            rollout__top_p=0.0001,  # always the likeliest token: what is drawn depends on who asks first
+            train__batch_size=1,
+            train__micro_batch_size=1,
+            rollout__batch_size=1,
+            rollout__micro_batch_size=1,
+            rollout__top_p=0.0001,  # always the likeliest token
             logger__tensorboard_dir=tmp_path / side / "tensorboard",
         )
 
@@ -41,5 +45,5 @@ def test_the_first_steps_are_those_of_stock_openrlhf(ray_8_gpus, tiny_assets, tm
     for name in COMPARED:
         assert [step for step, *_ in ours[name]] == list(range(1, STEPS + 1))
         assert [value for _, value, _ in ours[name]] == pytest.approx(
-            [value for _, value, _ in theirs[name]], rel=2e-2, abs=2e-3
+            [value for _, value, _ in theirs[name]], rel=1e-3, abs=1e-4
         ), name

@@ -164,7 +164,7 @@ def test_a_store_that_is_away_for_a_while_stops_nobody(expected):
 
 
 def test_dlrl_chaos_hits_whom_it_is_told_to(expected, ray_2_nodes_8_gpus):
-    handle, before = started(pause_s=0.1)
+    handle, before = started(pause_s=0.8)
     command = [str(Path(sys.executable).with_name("dlrl")), "chaos", "exact", "rollout-1", "--step", "5"]
     done = subprocess.run(
         [*command, "--address", ray_2_nodes_8_gpus], capture_output=True, text=True, timeout=60, check=True
