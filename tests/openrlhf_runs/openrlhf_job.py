@@ -16,6 +16,7 @@ from dlrl_core.api.chaos import Chaos
 from dlrl_core.api.job_handle import JobHandle
 
 LIMIT_S = 600.0
+ENDED = ("finished", "failed", "stopped")
 ENV = {
     "OMP_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
@@ -75,17 +76,18 @@ class Watched:
 
     def wait_for_step(self, step: int) -> None:
         deadline = time.monotonic() + LIMIT_S
-        while not self.look() or (self.steps[-1] < step and not self.is_over):
+        while self.look() < step:
+            status = self.handle.status()
+            assert status.state not in ENDED, f"the job was over before step {step}: {status.state}, {status.why}"
             assert time.monotonic() < deadline, f"step {step} was not reached; seen: {self.steps}"
             time.sleep(0.1)
-        assert not self.is_over, f"the job was over before step {step}: {self.handle.status().why}"
 
-    def look(self) -> bool:
-        status = self.handle.status()
-        self.is_over = status.state in ("finished", "failed", "stopped")
-        if status.step is not None and (not self.steps or self.steps[-1] != status.step):
-            self.steps.append(status.step)
-        return bool(self.steps) or self.is_over
+    def look(self) -> int:
+        """The step it is in, -1 before the first."""
+        step = self.handle.status().step
+        if step is not None and (not self.steps or self.steps[-1] != step):
+            self.steps.append(step)
+        return self.steps[-1] if self.steps else -1
 
     def hurt(self, who: str, *, after_step: int, chance: random.Random) -> None:
         """SIGKILL it at some moment of the next step."""

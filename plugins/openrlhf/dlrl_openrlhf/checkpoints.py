@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,19 +46,13 @@ def _is_whole(checkpoint: Path) -> bool:
     ranks = {int(found[1]) for file in files if (found := _ZERO.search(file.name))}
     has_model = any(file.name.endswith("_model_states.pt") for file in files)
     is_gapless = ranks == set(range(_world_size(checkpoint, default=len(ranks))))
-    return has_model and is_gapless and all(_is_archive(file) for file in files)
+    return has_model and is_gapless and all(zipfile.is_zipfile(file) for file in files)
 
 
 def _world_size(checkpoint: Path, default: int) -> int:
     """How many ranks wrote, as the other checkpoints of the same folder show."""
-    counts = [len(list(other.glob("zero_pp_rank_*_optim_states.pt"))) for other in checkpoint.parent.iterdir()]
+    counts = [len(list(other.glob("*zero_pp_rank_*_optim_states.pt"))) for other in checkpoint.parent.iterdir()]
     return max(counts, default=default)
-
-
-def _is_archive(file: Path) -> bool:
-    import zipfile
-
-    return zipfile.is_zipfile(file)
 
 
 def _step_of(tag: str) -> int:

@@ -32,7 +32,8 @@ class OpenRLHFTrainer(BaseTrainer):
     def init(self) -> None:
         args = without_cuda(own_namespace(argv_of(self.config)))
         if args.ckpt.load_enable:
-            align_checkpoints(args.ckpt.path, has_critic=bool(args.critic.model_name_or_path))
+            found = align_checkpoints(args.ckpt.path, has_critic=bool(args.critic.model_name_or_path))
+            args.ckpt.load_enable = found is not None  # OpenRLHF would not get along with a folder of none
         self._run = StockRun(groups=self._groups, args=args)
         self._stage: Stage | None = None
         self._ppo: Any = None
