@@ -6,7 +6,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-
 from dlrl_openrlhf.checkpoints import align_checkpoints
 
 
