@@ -110,7 +110,8 @@ class JobStory:
         finding = diagnose(seen)
         decision = EscalatingPolicy().decide(finding, situation_of(self.context, self.spec, finding))
         recovery = plan_recovery(decision, self.context, [], is_trainer_over=isinstance(seen, TrainerRaised))
-        write_recovery(decision, recovery, self.context)
+        node_id = NODE if isinstance(seen, WorkloadGone) else None
+        write_recovery(decision, recovery, self.context, node_id=node_id)
         if decision.scope is FailoverScope.STOP:
             self.ends("failed", finding.message)
 
