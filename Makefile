@@ -10,7 +10,7 @@ VERL := .venvs/verl
 BENCHMARKS := planning calls startup commits failover
 PIP_FLAGS := --disable-pip-version-check --progress-bar off
 
-.PHONY: help demo quickstart test test-core test-openrlhf soak lint bench venv-core venv-openrlhf venv-verl clean
+.PHONY: help demo quickstart test test-core test-openrlhf test-long soak lint bench venv-core venv-openrlhf venv-verl clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,7 +27,10 @@ test-core: lint  ## those that need no framework
 	$(CORE)/bin/python -m pytest
 
 test-openrlhf: venv-openrlhf  ## those with real OpenRLHF, DeepSpeed and vLLM
-	$(OPENRLHF)/bin/python -m pytest tests/openrlhf_config tests/openrlhf_runs
+	$(OPENRLHF)/bin/python -m pytest --timeout 900 -m "not long" tests/openrlhf_config tests/openrlhf_runs
+
+test-long: venv-openrlhf  ## runs of OpenRLHF that are too long for every day: collocated with ZeRO-3, resumed
+	$(OPENRLHF)/bin/python -m pytest --timeout 900 -m long tests/openrlhf_runs
 
 lint: venv-core  ## ruff, mypy and import-linter
 	$(CORE)/bin/ruff check .

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from curves import curves
 from openrlhf_job import LIMIT_S, flags, start
 
 
+@pytest.mark.long
 def test_a_stopped_job_goes_on_where_its_checkpoints_end(ray_8_gpus, tiny_assets, tmp_path):
     words = flags(
         tiny_assets,

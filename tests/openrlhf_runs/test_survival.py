@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
 from openrlhf_job import LIMIT_S, Watched, flags, start
 
 REWARD_FUNCTION = Path(__file__).parent / "reward_function.py"
@@ -43,6 +44,7 @@ def test_ppo_of_two_ranks(ray_8_gpus, tiny_assets, tmp_path):
     assert (tmp_path / "final" / "config.json").exists()
 
 
+@pytest.mark.long
 def test_colocated_models_with_zero_3(ray_8_gpus, tiny_assets, tmp_path):
     words = flags(tiny_assets, tmp_path, train__colocate_all=True, ds__zero_stage=3, train__num_episodes=3)
     deaths = {
