@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from curves import curves
 from openrlhf_job import ENV, LIMIT_S, flags, start
+
+from benchmarks.openrlhf_curves import curves
 
 ROOT = Path(__file__).parents[2]
 STEPS = 5

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from curves import curves
 from openrlhf_job import LIMIT_S, flags, start
+
+from benchmarks.openrlhf_curves import curves
 
 
 @pytest.mark.long
