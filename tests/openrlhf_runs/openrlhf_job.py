@@ -89,9 +89,9 @@ class Watched:
             self.steps.append(step)
         return self.steps[-1] if self.steps else -1
 
-    def hurt(self, who: str, *, after_step: int, chance: random.Random) -> None:
-        """SIGKILL it at some moment of the next step."""
-        self.wait_for_step(after_step)
+    def hurt(self, who: str, *, chance: random.Random) -> None:
+        """SIGKILL it at some moment of a step."""
+        self.wait_for_step(self.look() + 1)
         time.sleep(chance.uniform(0.0, 1.0))
         Chaos(self.handle.name).inject(who, "kill")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checks import wait_until
 from openrlhf_job import LIMIT_S, Watched, flags, start
 
 REWARD_FUNCTION = Path(__file__).parent / "reward_function.py"
@@ -18,11 +19,12 @@ def survive(job: Watched, deaths: dict[str, set[str]], *, seed: int) -> Any:
     job.wait_for_step(1)
     expected = dict.fromkeys(job.restarts(), 0)
     for who, renewed in deaths.items():
-        job.hurt(who, after_step=job.steps[-1] + 1, chance=chance)
-        job.wait_for_step(job.steps[-1] + 1)
+        job.hurt(who, chance=chance)
         expected.update({name: expected[name] + 1 for name in renewed})
-        assert job.restarts() == expected, f"after the death of {who}"
+        wait_until(lambda: job.restarts() == expected, f"what restarts after the death of {who}: {expected}", LIMIT_S)
+        job.wait_for_step(job.look() + 1)
     result = job.handle.wait(timeout=LIMIT_S)
+    assert job.restarts() == expected, "whoever was not meant to restart did not"
     assert job.steps == sorted(job.steps), "a committed step was done again"
     assert result.value["history"][-1]["step"] == result.value["steps"]
     return result.value
