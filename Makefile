@@ -38,9 +38,11 @@ lint: venv-core  ## ruff, mypy and import-linter
 	$(CORE)/bin/mypy
 	$(CORE)/bin/lint-imports
 
-bench: venv-core  ## run every benchmark; fails if one misses its bar
+bench: venv-core venv-openrlhf  ## run every benchmark; fails if one misses its bar
 	@status=0; for name in $(BENCHMARKS); do \
-	  echo "== benchmarks/$$name.py"; $(CORE)/bin/python -m benchmarks.$$name || status=1; done; exit $$status
+	  echo "== benchmarks/$$name.py"; $(CORE)/bin/python -m benchmarks.$$name || status=1; done; \
+	  echo "== benchmarks/openrlhf_overhead.py"; $(OPENRLHF)/bin/python -m benchmarks.openrlhf_overhead || status=1; \
+	  exit $$status
 
 soak: venv-core  ## run the exactness job 200 times under random faults; writes docs/explanation/soak.md
 	$(CORE)/bin/python tests/soak/exactness.py 200
