@@ -1,6 +1,6 @@
 """Everything that OpenRLHF, DeepSpeed and vLLM need to run without a GPU. Does nothing where there is one.
 
-Each part says what breaks without it; tests/openrlhf/test_cpu.py tells when that is no longer so.
+Each part says what breaks without it; tests/openrlhf_runs/test_cpu.py tells when that is no longer so.
 """
 
 from __future__ import annotations
