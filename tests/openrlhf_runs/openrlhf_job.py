@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from checks import short_temp_folder
 
 from dlrl_core import RLJobBuilder
 from dlrl_core.api.chaos import Chaos
@@ -105,12 +106,18 @@ def start(name: str, words: Sequence[str]) -> Watched:
         RLJobBuilder()
         .framework("openrlhf")
         .config(list(words))
-        .global_env(ENV)
+        .global_env({**ENV, **_own_temp_folder()})
         .restart_budget(workload=20, role=20, job=20, node=1000, backoff_s=0.0)
         .allow_chaos()
         .build()
     )
     return Watched(job.submit(name, blocking=False))
+
+
+def _own_temp_folder() -> dict[str, str]:
+    """vLLM leaves its sockets where it has them, and an engine that is killed can't remove any."""
+    folder = str(short_temp_folder())
+    return {"TMPDIR": folder, "VLLM_RPC_BASE_PATH": folder}
 
 
 def engine_processes() -> list[str]:
