@@ -165,13 +165,18 @@ def test_a_master_killed_while_the_job_runs_moves_nobody_and_loses_nothing(ray_2
     until = tmp_path / "end"
     handle = job(until=str(until)).submit("runs", blocking=False)
     wait_until(lambda: handle.status().state == "running", "the job runs")
-    for _ in range(2):
+    for times in (1, 2):
         kill_master(handle, "runs")
+        wait_until(lambda times=times: adoptions("runs") == times, "the new master has adopted everybody")
     until.touch()
     value = handle.wait(timeout=60).value
     assert value["first"] == value["last"]
-    messages = [event.message for event in JobContext.load(open_store(default_store_url()), "runs").journal()]
-    assert messages.count("2 workloads go on as they are") == 2
+    assert adoptions("runs") == 2
+
+
+def adoptions(name: str) -> int:
+    messages = [event.message for event in JobContext.load(open_store(default_store_url()), name).journal()]
+    return messages.count("2 workloads go on as they are")
 
 
 def test_a_workload_that_dies_while_there_is_no_master_is_not_replaced_by_a_blank_one(ray_2_nodes_8_gpus, tmp_path):
