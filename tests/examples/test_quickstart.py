@@ -17,7 +17,7 @@ JOB_FILE = ROOT / "examples" / "quickstart" / "quickstart.yaml"
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory):
-    """What `make demo` runs, as JSON."""
+    """What `make quickstart` runs, as JSON."""
     import os
 
     home = tmp_path_factory.mktemp("home")

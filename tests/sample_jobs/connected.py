@@ -12,15 +12,7 @@ from pathlib import Path
 import ray
 
 from dlrl_core import BaseTrainer, BaseWorkload, trainer_invocation
-
-
-def is_first_time(mark: str) -> bool:
-    """Whether nobody has been here before; True once."""
-    try:
-        Path(mark).touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    return True
+from sample_jobs.mishaps import is_first_time
 
 
 class Linked(BaseWorkload):
