@@ -109,16 +109,48 @@ def check_run(facts: HostFacts, run_id: str) -> None:
 
 def free_port() -> int:
     """A port that nobody listens on, on this node, now."""
-    start = int.from_bytes(os.urandom(2), "big") % len(_PORTS)
-    for offset in range(len(_PORTS)):
-        port = _PORTS[(start + offset) % len(_PORTS)]
-        with socket.socket() as probe:
-            try:
-                probe.bind(("", port))
-            except OSError:
-                continue
-            return port
-    raise OSError(f"no free port from {_PORTS.start} to {_PORTS.stop - 1} on this node")
+    claim = PortClaim()
+    claim.leave()
+    return claim.port
+
+
+class PortClaim:
+    """A free port that no other workload on this node is offered as long as this process lives.
+
+    Whoever it is for binds it much later, when a framework is imported. Until then it is held by a name that has
+    nothing to do with the port itself: a socket in Linux's abstract namespace, which is as wide as that of ports.
+    """
+
+    def __init__(self) -> None:
+        start = int.from_bytes(os.urandom(2), "big") % len(_PORTS)
+        for offset in range(len(_PORTS)):
+            self.port = _PORTS[(start + offset) % len(_PORTS)]
+            if _is_free(self.port) and self._claim():
+                return
+        raise OSError(f"no free port from {_PORTS.start} to {_PORTS.stop - 1} on this node")
+
+    def leave(self) -> None:
+        self._name.close()
+
+    def _claim(self) -> bool:
+        self._name = socket.socket(socket.AF_UNIX)
+        if not sys.platform.startswith("linux"):
+            return True
+        try:
+            self._name.bind(f"\0dlrl-port-{self.port}")
+        except OSError:
+            self._name.close()
+            return False
+        return True
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
 
 
 def thread_stacks() -> str:

@@ -32,7 +32,7 @@ from dlrl_core.workload.fault import Fault, Suffering
 from dlrl_core.workload.identity import WorkloadIdentity, become
 from dlrl_core.workload.invocation import SLOTS, methods_of
 from dlrl_core.workload.orphan import end_with_node
-from dlrl_core.workload.process import HostFacts, ProcessSetup, end_children, free_port, host_facts, thread_stacks
+from dlrl_core.workload.process import HostFacts, PortClaim, ProcessSetup, end_children, host_facts, thread_stacks
 from dlrl_core.workload.shards import ShardPart
 from dlrl_core.workload.state_folder import Commit, DurableCommits, StateFolder, forget_run
 
@@ -69,7 +69,7 @@ class WorkloadHost:
         self._load_error: Exception | None = None
         self._workload: BaseWorkload | None = None
         self._table: bytes | None = None
-        self._offered_port: int | None = None
+        self._offered_port: PortClaim | None = None
         self._master: Any = None
         self._state = WorkloadState.STARTING
         self._call: tuple[str, float] | None = None
@@ -94,11 +94,11 @@ class WorkloadHost:
     @ray.method(concurrency_group="control")
     def facts(self) -> HostFacts:
         if self._identity.rank == 0 and self._offered_port is None:
-            self._offered_port = free_port()
+            self._offered_port = PortClaim()
         return host_facts(
             self._identity.name,
             self._identity.run_id,
-            offered_port=self._offered_port,
+            offered_port=self._offered_port.port if self._offered_port else None,
             device_ids=own_devices(self._launch.device_type),
         )
 
