@@ -30,9 +30,9 @@ SIDES = {"dlrl": "benchmarks.openrlhf_dlrl", "stock": "benchmarks.openrlhf_stock
 FLAGS = """
 --actor.num_gpus_per_node 1 --critic.num_gpus_per_node 1 --ref.num_gpus_per_node 1 --reward.num_gpus_per_node 1
 --vllm.num_engines 1 --vllm.tensor_parallel_size 1 --vllm.enforce_eager --vllm.sync_backend gloo
---data.input_key input --data.label_key label --data.max_samples 64 --data.max_len 64 --train.num_episodes 3
---rollout.batch_size 8 --rollout.micro_batch_size 4 --rollout.max_new_tokens 16
---train.batch_size 8 --train.micro_batch_size 2 --ds.zero_stage 2 --ds.param_dtype bf16
+--data.input_key input --data.label_key label --data.max_samples 64 --data.max_len 96 --train.num_episodes 8
+--rollout.batch_size 32 --rollout.micro_batch_size 8 --rollout.max_new_tokens 32
+--train.batch_size 32 --train.micro_batch_size 4 --ds.zero_stage 2 --ds.param_dtype bf16
 --ds.attn_implementation eager --algo.kl.init_coef 0.01 --logger.logging_steps 1
 """
 

@@ -100,17 +100,15 @@ class Watched:
         return {one["name"]: one["restarts"] for one in self.handle.status().workloads}
 
 
-def start(name: str, words: Sequence[str]) -> Watched:
-    """Submit the job, as a user would, but for budgets that allow what tests do to it."""
-    job = (
-        RLJobBuilder()
-        .framework("openrlhf")
-        .config(list(words))
-        .global_env({**ENV, **_own_temp_folder()})
-        .restart_budget(workload=20, role=20, job=20, node=1000, backoff_s=0.0)
-        .allow_chaos()
-        .build()
-    )
+def builder(words: Sequence[str], **env: str) -> RLJobBuilder:
+    """The job, as a user would say it."""
+    return RLJobBuilder().framework("openrlhf").config(list(words)).global_env({**ENV, **_own_temp_folder(), **env})
+
+
+def start(name: str, words: Sequence[str], **env: str) -> Watched:
+    """Submit the job with budgets that allow what tests do to it."""
+    budget = {"workload": 20, "role": 20, "job": 20, "node": 1000, "backoff_s": 0.0}
+    job = builder(words, **env).restart_budget(**budget).allow_chaos().build()
     return Watched(job.submit(name, blocking=False))
 
 

@@ -1,0 +1,44 @@
+"""OpenRLHF's adapter keeps the contract of adapters: PPO with two ranks of actor and critic takes every death."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from openrlhf_job import builder, flags
+
+from dlrl_core import RLJobBuilder
+from dlrl_core.testing import AdapterConformance
+
+
+@pytest.mark.usefixtures("assets", "ray_8_gpus")
+class TestOpenRLHF(AdapterConformance):
+    framework = "openrlhf"
+    steps = 24
+    start_s, recover_s, end_s = 400.0, 300.0, 400.0
+
+    _assets: ClassVar[Path]
+    _out: ClassVar[Path]
+
+    @pytest.fixture(scope="class")
+    def assets(self, request: pytest.FixtureRequest, tiny_assets: Path, tmp_path_factory: pytest.TempPathFactory):
+        request.cls._assets, request.cls._out = tiny_assets, tmp_path_factory.mktemp("conformance")
+
+    @property
+    def config(self) -> list[str]:
+        return flags(
+            self._assets,
+            self._out,
+            actor__num_gpus_per_node=2,
+            critic__num_gpus_per_node=2,
+            train__num_episodes=3,
+        )
+
+    def builder(self, config: Any) -> RLJobBuilder:
+        return builder(config)
+
+    def compare_results(self, undisturbed: Any, other: Any) -> None:
+        """What vLLM samples differs from run to run; how far training came does not."""
+        assert (other["steps"], other["history"][-1]["step"]) == (self.steps, self.steps)
+        assert {*other["history"][-1]} == {*undisturbed["history"][-1]}
