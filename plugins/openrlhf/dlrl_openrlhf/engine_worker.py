@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dlrl_openrlhf import cpu, engine_process
+from dlrl_core.workload.engine_process import attach
+from dlrl_openrlhf import cpu
 
-engine_process.attach()  # if vLLM was told to load no plugins
+attach()  # if vLLM was told to load no plugins
 cpu.prepare_engine()
 
 from openrlhf.trainer.ray.vllm_worker_wrap import WorkerWrap  # noqa: E402

@@ -12,7 +12,7 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from dlrl_openrlhf.ray_seam import Starting, done
+from dlrl_core.trainer.framework_seam import Starting, done
 
 _LOOK_S = 0.5
 

@@ -9,7 +9,8 @@ from openrlhf.trainer.ray import vllm_engine
 
 from dlrl_core import BaseWorkload
 from dlrl_core.workload.class_loader import undecorated
-from dlrl_openrlhf import cpu, engine_process
+from dlrl_core.workload.engine_process import end_with_engine, own_engine
+from dlrl_openrlhf import cpu
 
 RolloutRayActor: Any = undecorated(vllm_engine.RolloutRayActor)
 
@@ -22,13 +23,14 @@ class RolloutWorkload(BaseWorkload, RolloutRayActor):  # type: ignore[misc]
 
     async def start_engine(self, engine: dict[str, Any]) -> None:
         """Start vLLM with what OpenRLHF's own `create_vllm_engines` would have given to it."""
-        os.environ[engine_process.OWNER] = str(os.getpid())
+        own_engine("dlrl_openrlhf.cpu")
         size = engine["tensor_parallel_size"]
         if size > 1:
             os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(self._devices(size))
             engine = {**engine, "distributed_executor_backend": "mp"}
         told = {**engine, **cpu.engine_options(), "worker_extension_cls": _ENGINE_WORKER}
         await RolloutRayActor.__init__(self, **told)
+        end_with_engine()
 
     def _devices(self, size: int) -> tuple[str, ...]:
         """The engine's devices: its own; where each is shared with other roles, those of its next workloads too."""

@@ -18,9 +18,10 @@ from openrlhf.trainer.ppo_utils import experience_maker, samples_generator
 from openrlhf.trainer.ray import launcher, ppo_actor, ppo_critic, vllm_engine
 
 from dlrl_core.roles import RoleType
+from dlrl_core.trainer.framework_seam import Member, RayOfRoles, Starting, done, replaced
 from dlrl_core.trainer.role_call import RoleCall
 from dlrl_core.trainer.role_group import RoleGroup
-from dlrl_openrlhf.ray_seam import Member, MemberGroup, RayOfRoles, Starting, done, replaced
+from dlrl_openrlhf.member_group import MemberGroup
 
 _ROLE_OF = {
     ppo_actor.PolicyModelActor: RoleType.ACTOR,

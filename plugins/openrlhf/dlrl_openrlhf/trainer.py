@@ -10,6 +10,7 @@ from openrlhf.trainer import ppo_trainer_async
 
 from dlrl_core import BaseTrainer
 from dlrl_core.roles import RoleType
+from dlrl_core.trainer.framework_seam import Starting, replaced
 from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_openrlhf.checkpoints import align_checkpoints
 from dlrl_openrlhf.config.own_parser import own_namespace
@@ -22,7 +23,6 @@ from dlrl_openrlhf.ppo import (
     MarkingGenerateSamplesActor,
     PPOTrainerAsync,
 )
-from dlrl_openrlhf.ray_seam import Starting, replaced
 from dlrl_openrlhf.stock_run import StockRun, through_roles
 
 

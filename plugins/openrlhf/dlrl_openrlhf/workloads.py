@@ -8,11 +8,11 @@ import ray
 from openrlhf.trainer.ray import launcher, ppo_actor, ppo_critic
 
 from dlrl_core import BaseWorkload
+from dlrl_core.trainer.framework_seam import replaced
 from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_core.workload.class_loader import undecorated
 from dlrl_core.workload.death_reason import GONE
 from dlrl_openrlhf import deepspeed_state
-from dlrl_openrlhf.ray_seam import replaced
 
 PolicyModelActor: Any = undecorated(ppo_actor.PolicyModelActor)
 CriticModelActor: Any = undecorated(ppo_critic.CriticModelActor)

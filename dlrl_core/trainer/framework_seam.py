@@ -1,6 +1,6 @@
-"""The one seam between OpenRLHF's trainer and dlrl: actor handles, actor groups, and `ray.get`.
+"""The seam between a framework's own trainer and dlrl, for adapters: actor handles, and `ray.get`.
 
-OpenRLHF's trainer calls `handle.method.remote(...)` and gives what that returns to `ray.get` and `ray.wait`. Here a
+A framework's trainer calls `handle.method.remote(...)` and gives what that returns to `ray.get` and `ray.wait`. Here a
 handle is one workload of a role, its calls are role calls, and `get` and `wait` know those: a call whose process
 died is made again on the one that took its place.
 """
@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Any
 
 import ray
-from openrlhf.trainer.ray.launcher import RayActorGroup
 from ray.exceptions import RayTaskError
 
 from dlrl_core.trainer.role_call import RoleCall
@@ -25,7 +24,7 @@ from dlrl_core.workload.death_reason import LOST
 
 
 class Member:
-    """One workload of a role as OpenRLHF's trainer calls it. In another process it is the workload's plain handle."""
+    """One workload of a role, as a framework's trainer calls it. In another process it is the plain handle."""
 
     def __init__(self, group: RoleGroup, position: int) -> None:
         self._group = group[position]
@@ -54,16 +53,8 @@ class MemberMethod:
         return call
 
 
-class MemberGroup(RayActorGroup):  # type: ignore[misc]
-    """OpenRLHF's group of actors over the workloads of a role: its own ways to call them, but none to start them."""
-
-    def __init__(self, group: RoleGroup, duplicate_actors: int) -> None:
-        self.duplicate_actors = duplicate_actors
-        self._actor_handlers = [Member(group, position) for position in range(len(group))]
-
-
 class RayOfRoles:
-    """Ray, as OpenRLHF's trainer uses it, with `get` and `wait` that know role calls and futures."""
+    """Ray, as a framework's trainer uses it, with `get` and `wait` that know role calls and futures."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(ray, name)
