@@ -11,6 +11,7 @@ from dlrl_core.roles import RoleType
 from dlrl_core.trainer.commits import Commits
 from dlrl_core.trainer.progress import Progress
 from dlrl_core.trainer.role_group import RoleGroup
+from dlrl_core.trainer.roster import Roster
 from dlrl_core.trainer.workload_handle import WorkloadHandle
 
 if TYPE_CHECKING:
@@ -48,9 +49,11 @@ class BaseTrainer(ABC):
         resources: Mapping[RoleType, dict[str, float]],
         progress: Progress,
         commits: Commits,
+        roster: Roster,
     ) -> None:
         """Called once by the host, after construction."""
         self._commits = commits
+        self._roster = roster
         self._groups = dict(groups)
         self._resources = dict(resources)
         self._progress = progress
@@ -165,6 +168,14 @@ class BaseTrainer(ABC):
 
         Called before any other call reaches them. Give them again what they had from other roles, such as weights.
         """
+
+    def heal(self) -> None:
+        """Have everybody replaced whose process is gone, now: while you wait for something that is no role call.
+
+        As with any call, `on_restart` follows, or `fit` is left and entered again.
+        """
+        self._roster.check()
+        self._roster.heal()
 
     def log(self, **metrics: float) -> None:
         """Show these numbers with the current step."""

@@ -224,7 +224,7 @@ class TrainerHost:
         )
         classes = _LazyClasses(self._launch.role_classes)
         trainer = self._trainer_class()(handles, classes, self._config)
-        trainer._bind(groups, self._launch.resources, self._progress, commits)
+        trainer._bind(groups, self._launch.resources, self._progress, commits, roster)
         return trainer, commits
 
     def _push_progress(self, master: Any) -> None:

@@ -1,0 +1,174 @@
+"""verl's own PPO trainer, with each step committed to dlrl and resumed from there."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from omegaconf import open_dict
+from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+from verl.utils import tracking
+
+from dlrl_core.trainer.framework_seam import replaced
+
+_LOOK_S = 1.0
+_SHOWN = {
+    "critic/score/mean": "reward",
+    "actor/pg_loss": "policy_loss",
+    "critic/vf_loss": "critic_loss",
+    "actor/grad_norm": "grad_norm",
+    "response_length/mean": "response_length",
+    "timing_s/step": "seconds",
+}
+
+
+class Steps(Protocol):
+    """What the PPO trainer tells the job of."""
+
+    @property
+    def resumed(self) -> Mapping[str, Any]: ...
+
+    def began(self, global_step: int) -> None: ...
+
+    def done(self, global_step: int, shown: Mapping[str, float], progress: dict[str, Any]) -> None: ...
+
+    def look_after_workloads(self) -> None: ...
+
+
+class CommittingPPOTrainer(RayPPOTrainer):  # type: ignore[misc]
+    """verl's trainer: where it would log a step, the step is also committed."""
+
+    def __init__(self, *args: Any, steps: Steps, **kwargs: Any) -> None:
+        self.steps = steps
+        super().__init__(*args, **kwargs)
+
+    def fit(self) -> None:
+        """As verl's. It validates before training once, not whenever it is entered again."""
+        with self._logging_to_steps(), self._validating_once():
+            super().fit()
+
+    def _load_checkpoint(self) -> Any:
+        """Where training goes on: after the last commit; without one, where verl's own checkpoint says."""
+        progress = self.steps.resumed
+        found = None if progress else super()._load_checkpoint()
+        if progress:
+            self.global_steps = progress["global_step"]
+            self._load_data_order(unpacked(progress["data"]))
+            if self.config.algorithm.use_kl_in_reward:
+                self.kl_ctrl_in_reward.value = progress["kl_coefficient"]
+        self.steps.began(self.global_steps)
+        return found
+
+    def logged(self, metrics: Mapping[str, Any], step: int) -> None:
+        """A step was logged, or a validation before the first."""
+        if "training/global_step" not in metrics:
+            return
+        shown = {name: float(metrics[key]) for key, name in _SHOWN.items() if key in metrics}
+        progress = {"global_step": step, "data": packed(self._data_order())}
+        if self.config.algorithm.use_kl_in_reward:
+            progress["kl_coefficient"] = float(self.kl_ctrl_in_reward.value)
+        self.steps.done(step, shown, progress)
+        self.steps.began(step)
+
+    # ---- the order of the data
+
+    def _data_order(self) -> dict[str, Any]:
+        """Where in the data this step ends. At the end of a round, only the next one's order is of interest."""
+        generator = getattr(self.train_dataloader.sampler, "generator", None)
+        chance = None if generator is None else generator.get_state()
+        if self.global_steps % len(self.train_dataloader) == 0:
+            return {"chance": chance}
+        return {"loader": self.train_dataloader.state_dict(), "chance": chance}
+
+    def _load_data_order(self, order: dict[str, Any]) -> None:
+        generator = getattr(self.train_dataloader.sampler, "generator", None)
+        if "loader" in order:
+            self.train_dataloader.load_state_dict(order["loader"])
+        elif generator is not None:
+            generator.set_state(order["chance"])
+
+    # ---- what verl's `fit` meets on its way
+
+    @contextmanager
+    def _logging_to_steps(self) -> Iterator[None]:
+        def make(*args: Any, **kwargs: Any) -> _StepTracking:
+            return _StepTracking(tracking_class(*args, **kwargs), self.logged)
+
+        tracking_class = tracking.Tracking
+        with replaced(tracking, Tracking=make):
+            yield
+
+    @contextmanager
+    def _validating_once(self) -> Iterator[None]:
+        settings = self.config.trainer
+        before = settings.get("val_before_train", True)
+        with open_dict(settings):
+            settings.val_before_train = before and not self.steps.resumed
+        try:
+            yield
+        finally:
+            settings.val_before_train = before
+
+
+class _StepTracking:
+    """verl's loggers, and the job."""
+
+    def __init__(self, loggers: Any, logged: Callable[[Mapping[str, Any], int], None]) -> None:
+        self._loggers = loggers
+        self._logged = logged
+
+    def log(self, data: Mapping[str, Any], step: int, **kwargs: Any) -> None:
+        self._loggers.log(data=data, step=step, **kwargs)
+        self._logged(data, step)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loggers, name)
+
+
+class WatchedGeneration:
+    """verl's agent loop manager. While it generates, the job looks after those whom only the agent loops call."""
+
+    def __init__(self, manager: Any, look_after: Callable[[], None]) -> None:
+        self._manager = manager
+        self._look_after = look_after
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dlrl-generation")
+        self.is_running = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._manager, name)
+
+    def generate_sequences(self, prompts: Any) -> Any:
+        self.is_running = True
+        try:
+            self._look_after()
+            generating = self._thread.submit(self._manager.generate_sequences, prompts)
+            while not _is_done(generating):
+                self._look_after()
+            return generating.result()
+        finally:
+            self.is_running = False
+
+    def abandon(self) -> None:
+        """Whatever is still being generated is of no use: another thread does what comes next."""
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dlrl-generation")
+
+
+def _is_done(future: Future[Any]) -> bool:
+    try:
+        future.exception(timeout=_LOOK_S)
+    except TimeoutError:
+        return False
+    return True
+
+
+def packed(value: Any) -> str:
+    """Any value of verl's own as text; a data loader's state holds tensors."""
+    return base64.b64encode(pickle.dumps(value)).decode()
+
+
+def unpacked(text: str) -> Any:
+    return pickle.loads(base64.b64decode(text))

@@ -1,0 +1,136 @@
+"""verl's own `TaskRunner.run(config)`, up to the point where it would train, with workloads in the place of workers.
+
+It makes tokenizer, data sets and trainer, and has every model loaded, in its own order and with its own arguments.
+What it would start is here already: each name by which it starts something gives it a role instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from omegaconf import DictConfig
+from verl.checkpoint_engine import base as checkpoint_engine
+from verl.experimental import agent_loop
+from verl.experimental.reward_loop import reward_loop
+from verl.trainer import main_ppo, main_ppo_v0
+from verl.trainer.ppo import ray_trainer
+from verl.trainer.ppo.utils import need_critic, need_reference_policy
+from verl.utils.config import validate_config
+from verl.utils.device import auto_set_device
+from verl.workers.rollout import llm_server
+
+from dlrl_core.roles import RoleType
+from dlrl_core.trainer.framework_seam import Member, RayOfRoles, Starting, replaced
+from dlrl_core.trainer.role_group import RoleGroup
+from dlrl_core.workload.class_loader import undecorated
+from dlrl_verl.agent_loops import RestartedAgentLoopManager
+from dlrl_verl.ppo import CommittingPPOTrainer, Steps
+from dlrl_verl.servers import SteadyHandle, replica_class
+from dlrl_verl.worker_group import WorkerGroups
+
+TaskRunner: Any = undecorated(main_ppo_v0.TaskRunner)
+
+_ROLES = {
+    "actor_rollout": RoleType.ACTOR,
+    "actor_rollout_ref": RoleType.ACTOR,
+    "critic": RoleType.CRITIC,
+}
+"""verl's names of those that have workers."""
+
+
+class StockRun:
+    """What verl's `run` has set up."""
+
+    def __init__(self, groups: Mapping[RoleType, RoleGroup], config: DictConfig, steps: Steps) -> None:
+        self.groups = groups
+        self.config = config
+        self._steps = steps
+        self.trainer: CommittingPPOTrainer
+
+    def set_up(self) -> None:
+        """Run it until every model is loaded and every server answers."""
+        config = self.config
+        auto_set_device(config)
+        validate_config(
+            config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config)
+        )
+        workers = WorkerGroups({name: self.groups[role] for name, role in _ROLES.items() if role in self.groups})
+        with (
+            through_roles(),
+            replaced(main_ppo_v0, RayPPOTrainer=self._make_trainer(workers)),
+            replaced(ray_trainer, ResourcePoolManager=_PlacedPools, create_colocated_worker_cls=_class_dict),
+            replaced(llm_server, get_rollout_replica_class=self._replica_class),
+            replaced(reward_loop, ray=_RayOfRewards(self.groups[RoleType.REWARD])),
+            replaced(agent_loop, AgentLoopManager=RestartedAgentLoopManager),
+        ):
+            TaskRunner().run(config)
+        for call in workers.building:
+            call.get()
+
+    def _make_trainer(self, workers: WorkerGroups) -> Any:
+        def make(**kwargs: Any) -> _TrainerAtStart:
+            self.trainer_kwargs = {**kwargs, "ray_worker_group_cls": workers}
+            self.trainer = CommittingPPOTrainer(steps=self._steps, **self.trainer_kwargs)
+            return _TrainerAtStart(self.trainer)
+
+        return make
+
+    def _replica_class(self, rollout: str, disaggregation_enabled: bool = False) -> type:
+        if rollout != "vllm" or disaggregation_enabled:
+            raise ValueError(f"dlrl runs verl's rollouts on 'vllm' in one piece, not on '{rollout}'")
+        places = self.groups[RoleType.ACTOR].place()
+        return replica_class(self.groups[RoleType.ROLLOUT], places)
+
+
+@contextlib.contextmanager
+def through_roles() -> Iterator[None]:
+    """verl's trainer code calls role groups."""
+    with replaced(checkpoint_engine, ray=RayOfRoles()):
+        yield
+
+
+class _PlacedPools(ray_trainer.ResourcePoolManager):  # type: ignore[misc]
+    """verl's resource pools, which dlrl has placed."""
+
+    def create_resource_pool(self) -> None:
+        self.resource_pool_dict = {name: name for name in self.resource_pool_spec}
+
+
+def _class_dict(class_dict: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Stands for what makes one class of all workers of a pool: here each has a process of its own."""
+    return class_dict
+
+
+class _RayOfRewards(RayOfRoles):
+    """Ray, as verl's reward loop uses it: its workers are the reward role."""
+
+    def __init__(self, rewards: RoleGroup) -> None:
+        self._rewards = rewards
+        self._started = 0
+
+    def remote(self, _: Any) -> Starting:
+        return Starting(self._start)
+
+    def _start(self, *args: Any) -> Any:
+        member = Member(self._rewards, self._started)
+        self._started += 1
+        member.build.remote(*args).get()
+        return SteadyHandle(member.handle.name)
+
+
+class _TrainerAtStart:
+    """The trainer as `run` sees it: it starts its workers, and then it would train."""
+
+    def __init__(self, trainer: CommittingPPOTrainer) -> None:
+        self.init_workers = trainer.init_workers
+
+    def fit(self) -> None: ...
+
+
+def environment(config: DictConfig) -> dict[str, str]:
+    """What verl sets for all its processes."""
+    told = main_ppo.get_ppo_ray_runtime_env(config)["env_vars"]
+    return {name: value for name, value in told.items() if name not in os.environ}

@@ -1,0 +1,162 @@
+"""How weights go from a rank of the policy to its rollout server, and what happens when that dies on the way.
+
+verl's sender waits for the server without end, in its process's event loop. Here it looks whether the server lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import ray
+import zmq
+from verl.workers.rollout.utils import ensure_async_iterator
+from verl.workers.rollout.vllm_rollout import bucketed_weight_transfer, vllm_rollout
+from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightSender, create_shared_memory
+
+from dlrl_core.trainer.framework_seam import replaced
+from dlrl_core.workload.death_reason import GONE
+
+_LOOK_MS = 500
+_PING_S = 10.0
+
+
+class ServerGoneError(Exception):
+    """The server died while weights were sent to it."""
+
+
+class ServerHandle:
+    """A rollout server as verl's adapter in the policy's process calls it. When it is gone, calls return None."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+        self.is_gone = False
+
+    @property
+    def actor_id(self) -> str:
+        return str(self._actor._actor_id.hex())
+
+    def __getattr__(self, method: str) -> _ServerMethod:
+        if method.startswith("_"):
+            raise AttributeError(method)
+        return _ServerMethod(self, method)
+
+    def start(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> asyncio.Future[Any]:
+        ref = self._actor.invoke_coroutine.remote(method, *args, **kwargs)
+        return asyncio.ensure_future(self._result(ref))
+
+    async def _result(self, ref: Any) -> Any:
+        try:
+            return await ref
+        except GONE:
+            self.is_gone = True
+            return None
+
+    def check(self) -> None:
+        """Raise ServerGoneError if its process has ended."""
+        try:
+            ray.get(self._actor.ping.remote(), timeout=_PING_S)
+        except GONE:
+            self.is_gone = True
+            raise ServerGoneError from None
+        except ray.exceptions.GetTimeoutError:
+            return
+
+
+class _ServerMethod:
+    def __init__(self, server: ServerHandle, method: str) -> None:
+        self._server = server
+        self._method = method
+
+    def remote(self, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
+        return self._server.start(self._method, args, kwargs)
+
+
+@contextlib.contextmanager
+def sending_weights(worker: Any, *, is_meant: bool) -> Iterator[None]:
+    """For one update: verl's adapter sends by a sender that can be left; if nobody is meant here, to nobody."""
+    adapter = worker.rollout
+    if not is_meant or adapter.server_handle.is_gone:
+        worker.rollout = _Nobody()
+        try:
+            yield
+        finally:
+            worker.rollout = adapter
+        return
+    with replaced(vllm_rollout, BucketedWeightSender=partial(WatchedSender, adapter.server_handle.check)):
+        yield
+
+
+class _Nobody:
+    """Stands for verl's adapter: weights are gathered with the other ranks, and go nowhere."""
+
+    sleep_level = 2
+
+    async def resume(self, tags: list[str]) -> None: ...
+
+    async def update_weights(self, weights: Any, **_: Any) -> None:
+        async for _one in ensure_async_iterator(weights):
+            pass
+
+
+class WatchedSender(BucketedWeightSender):  # type: ignore[misc]
+    """verl's sender of weights. When the server is gone, the rest is gathered with the other ranks, for nobody."""
+
+    socket: Any
+
+    def __init__(self, check: Callable[[], None], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._check = check
+
+    def _init_socket(self) -> None:
+        super()._init_socket()
+        self.socket = _WatchedSocket(self.socket, self._check)
+
+    def _init_buffer(self) -> None:
+        """verl's own forgets the memory that it has made, if it fails while it waits for the server."""
+        made = []
+
+        def create(*args: Any, **kwargs: Any) -> Any:
+            made.append(create_shared_memory(*args, **kwargs))
+            return made[-1]
+
+        try:
+            with replaced(bucketed_weight_transfer, create_shared_memory=create):
+                super()._init_buffer()
+        except ServerGoneError:
+            for memory in made:
+                memory.unlink()
+            raise
+
+    async def async_send_weights(self, weights: Any) -> None:
+        try:
+            await super().async_send_weights(weights)
+        except ServerGoneError:
+            async for _ in ensure_async_iterator(weights):
+                pass
+
+
+class _WatchedSocket:
+    """A socket of ZeroMQ that looks after its peer's process while it waits."""
+
+    def __init__(self, socket: Any, check: Callable[[], None]) -> None:
+        self._socket = socket
+        self._check = check
+
+    def send_pyobj(self, value: Any) -> None:
+        self._wait_for(zmq.POLLOUT)
+        self._socket.send_pyobj(value)
+
+    def recv(self) -> Any:
+        self._wait_for(zmq.POLLIN)
+        return self._socket.recv()
+
+    def close(self) -> None:
+        self._socket.close(linger=0)
+
+    def _wait_for(self, event: int) -> None:
+        while not self._socket.poll(_LOOK_MS, event):
+            self._check()
