@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from checks import assert_nothing_left, wait_until
-from openrlhf_job import engine_processes
+from framework_run import engine_processes
 
 from dlrl_core.plan import ClusterView
 

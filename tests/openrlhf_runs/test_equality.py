@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from checks import short_temp_folder
-from openrlhf_job import ENV, LIMIT_S, flags, start
+from framework_run import LIMIT_S, environment
+from openrlhf_job import flags, start
 
 from benchmarks.openrlhf_curves import curves
 
@@ -37,7 +37,7 @@ def test_the_first_steps_are_those_of_stock_openrlhf(ray_8_gpus, tiny_assets, tm
     subprocess.run(
         [sys.executable, "-m", "benchmarks.openrlhf_stock", *words("stock")],
         cwd=ROOT,
-        env={**os.environ, **ENV, "TMPDIR": str(short_temp_folder())},
+        env={**os.environ, **environment()},
         check=True,
         timeout=LIMIT_S,
         capture_output=True,

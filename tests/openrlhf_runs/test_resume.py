@@ -6,7 +6,8 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from openrlhf_job import LIMIT_S, flags, start
+from framework_run import LIMIT_S
+from openrlhf_job import flags, start
 
 from benchmarks.openrlhf_curves import curves
 

@@ -2,48 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
-from typing import Any
 
 import pytest
-from checks import wait_until
-from openrlhf_job import LIMIT_S, Watched, flags, start
+from framework_run import survive
+from openrlhf_job import flags, start
 
 REWARD_FUNCTION = Path(__file__).parent / "reward_function.py"
-
-
-def survive(job: Watched, deaths: dict[str, set[str]], *, seed: int) -> Any:
-    """Kill one after the other, each at some moment of a step; `deaths` tells whose processes are new after each."""
-    chance = random.Random(seed)
-    job.wait_for_step(1)
-    expected = dict.fromkeys(job.restarts(), 0)
-    for who, renewed in deaths.items():
-        job.hurt(who, chance=chance)
-        expected.update({name: expected[name] + 1 for name in renewed})
-        wait_until(lambda: job.restarts() == expected, f"what restarts after the death of {who}: {expected}", LIMIT_S)
-        job.wait_for_step(job.look() + 1)
-    result = job.handle.wait(timeout=LIMIT_S)
-    assert job.restarts() == expected, "whoever was not meant to restart did not"
-    assert job.steps == sorted(job.steps), "a committed step was done again"
-    assert result.value["history"][-1]["step"] == result.value["steps"]
-    return result.value
-
-
-def test_ppo_of_two_ranks(ray_8_gpus, tiny_assets, tmp_path):
-    words = flags(tiny_assets, tmp_path, actor__num_gpus_per_node=2, critic__num_gpus_per_node=2, train__num_episodes=3)
-    deaths = {
-        "rollout-0": {"rollout-0"},
-        "reference-0": {"reference-0"},
-        "reward-0": {"reward-0"},
-        "critic-1": {"critic-0", "critic-1"},
-        "actor-1": {"actor-0", "actor-1"},
-        "trainer": set(),
-        "master": set(),
-    }
-
-    assert survive(start("ppo", words), deaths, seed=5)["steps"] == 24
-    assert (tmp_path / "final" / "config.json").exists()
 
 
 @pytest.mark.long

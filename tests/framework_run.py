@@ -1,0 +1,93 @@
+"""A job of a real framework that is watched and hurt while it runs."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+from checks import short_temp_folder, wait_until
+
+from dlrl_core.api.chaos import Chaos
+from dlrl_core.api.job_handle import JobHandle
+
+LIMIT_S = 600.0
+ENDED = ("finished", "failed", "stopped")
+BUDGET = {"workload": 20, "role": 20, "job": 20, "node": 1000, "backoff_s": 0.0}
+"""Allows what tests do to a job."""
+_ENV = {
+    "OMP_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_OFFLINE": "1",
+}
+
+
+@dataclass
+class Watched:
+    """A job of the tiny PPO, and what was seen of it."""
+
+    handle: JobHandle
+    steps: list[int] = field(default_factory=list)
+    """Steps as they were seen, in order of time."""
+
+    def wait_for_step(self, step: int) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while self.look() < step:
+            status = self.handle.status()
+            assert status.state not in ENDED, f"the job was over before step {step}: {status.state}, {status.why}"
+            assert time.monotonic() < deadline, f"step {step} was not reached; seen: {self.steps}"
+            time.sleep(0.1)
+
+    def look(self) -> int:
+        """The step it is in, -1 before the first."""
+        step = self.handle.status().step
+        if step is not None and (not self.steps or self.steps[-1] != step):
+            self.steps.append(step)
+        return self.steps[-1] if self.steps else -1
+
+    def hurt(self, who: str, *, chance: random.Random) -> None:
+        """SIGKILL it at some moment of a step."""
+        self.wait_for_step(self.look() + 1)
+        time.sleep(chance.uniform(0.0, 1.0))
+        Chaos(self.handle.name).inject(who, "kill")
+
+    def restarts(self) -> dict[str, int]:
+        return {one["name"]: one["restarts"] for one in self.handle.status().workloads}
+
+
+def survive(job: Watched, deaths: dict[str, set[str]], *, seed: int) -> Any:
+    """Kill one after the other, each at some moment of a step; `deaths` tells whose processes are new after each."""
+    chance = random.Random(seed)
+    job.wait_for_step(1)
+    expected = dict.fromkeys(job.restarts(), 0)
+    for who, renewed in deaths.items():
+        job.hurt(who, chance=chance)
+        expected.update({name: expected[name] + 1 for name in renewed})
+        wait_until(lambda: job.restarts() == expected, f"what restarts after the death of {who}: {expected}", LIMIT_S)
+        job.wait_for_step(job.look() + 1)
+    result = job.handle.wait(timeout=LIMIT_S)
+    assert job.restarts() == expected, "whoever was not meant to restart did not"
+    assert job.steps == sorted(job.steps), "a committed step was done again"
+    assert result.value["history"][-1]["step"] == result.value["steps"]
+    return result.value
+
+
+def environment() -> dict[str, str]:
+    """For all processes of a job. vLLM leaves its sockets where it has them, and one that is killed can't remove any."""
+    folder = str(short_temp_folder())
+    return {**_ENV, "TMPDIR": folder, "VLLM_RPC_BASE_PATH": folder}
+
+
+def engine_processes() -> list[str]:
+    """The processes that vLLM itself starts; it names them."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            line = " ".join(process.cmdline())
+        except (psutil.NoSuchProcess, psutil.ZombieProcess, psutil.AccessDenied):
+            continue
+        if line.startswith(("VLLM::", "vllm::")):
+            found.append(f"{process.pid} {line}")
+    return found
