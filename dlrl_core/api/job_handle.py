@@ -92,6 +92,9 @@ class JobHandle:
                 if self._last is None:
                     raise
                 self._last = JobStatus(view={**self._last.view, "degraded": str(error)})
+            except ClusterError:  # the Master has gone, as somebody else saw the end first
+                if not self._has_ended_by_record():
+                    raise
         assert self._last is not None
         return self._last
 

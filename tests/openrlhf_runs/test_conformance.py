@@ -15,15 +15,16 @@ from dlrl_core.testing import AdapterConformance
 @pytest.mark.usefixtures("assets", "ray_8_gpus")
 class TestOpenRLHF(AdapterConformance):
     framework = "openrlhf"
-    steps = 24
+    steps = 64  # short ones: they go on while a master restarts
     start_s, recover_s, end_s = 400.0, 300.0, 400.0
 
     _assets: ClassVar[Path]
     _out: ClassVar[Path]
 
     @pytest.fixture(scope="class")
-    def assets(self, request: pytest.FixtureRequest, tiny_assets: Path, tmp_path_factory: pytest.TempPathFactory):
-        request.cls._assets, request.cls._out = tiny_assets, tmp_path_factory.mktemp("conformance")
+    @classmethod
+    def assets(cls, tiny_assets: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+        cls._assets, cls._out = tiny_assets, tmp_path_factory.mktemp("conformance")
 
     @property
     def config(self) -> list[str]:
@@ -32,7 +33,7 @@ class TestOpenRLHF(AdapterConformance):
             self._out,
             actor__num_gpus_per_node=2,
             critic__num_gpus_per_node=2,
-            train__num_episodes=3,
+            train__num_episodes=8,
         )
 
     def builder(self, config: Any) -> RLJobBuilder:

@@ -136,6 +136,7 @@ def test_a_driver_that_looks_late_still_gets_the_result():
     plan = make_plan(early.spec, view_cluster())
     handle = submit_with_plan("late", early, plan, MasterLimits(linger_s=0.1))
     wait_until(lambda: not living_actors(), "the Master has gone by itself", 60)
+    assert handle.status().state == "finished"
     assert handle.wait().value["job"] == "kept"
 
 
