@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
-from dlrl_core.errors import FrameworkUnavailableError
 from dlrl_core.plugin import ConfigSource, FrameworkAdapter, FrameworkDefaults, hookimpl
+from dlrl_core.roles import RoleType
 
 
 @hookimpl
@@ -15,7 +15,7 @@ def dlrl_frameworks() -> list[type[FrameworkAdapter]]:
 
 
 class VerlAdapter(FrameworkAdapter):
-    """verl by name and version. It can't run a job yet, and says so."""
+    """verl's PPO and its relatives, from the overrides, the launch script or the YAML that the user has."""
 
     name = "verl"
     distribution = "verl"
@@ -24,14 +24,25 @@ class VerlAdapter(FrameworkAdapter):
     description = "PPO and its relatives with FSDP or Megatron and vLLM"
 
     def read_config(self, source: ConfigSource) -> Mapping[str, Any]:
-        self._refuse()
+        """The config that verl's own command would compose. A whole one needs no verl; a wrong version is an error."""
+        self._check_version()
+        from dlrl_verl.config import read
+
+        return read(source)
 
     def fill(self, config: Mapping[str, Any]) -> FrameworkDefaults:
-        self._refuse()
+        self._check_version()
+        from dlrl_verl.roles import job_of
 
-    def _refuse(self) -> NoReturn:
+        return job_of(config)
+
+    def prepare_process(self, role: RoleType | None) -> None:
+        """A plan needs no verl; a process does."""
         self.check_available()
-        raise FrameworkUnavailableError(
-            "framework 'verl' is registered, but this dlrl has no ready-made trainer for it yet; "
-            "name trainer and roles yourself, without .framework('verl')"
-        )
+        from dlrl_verl import cpu
+
+        cpu.prepare()
+
+    def _check_version(self) -> None:
+        if self.installed_version() is not None:
+            self.check_available()

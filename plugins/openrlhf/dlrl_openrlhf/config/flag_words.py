@@ -9,10 +9,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from dlrl_core.launch_script import Word
 from dlrl_core.plugin.name_table import did_you_mean
 from dlrl_openrlhf.config.flag_table import Flag, FlagTable
 from dlrl_openrlhf.config.old_flags import old_flags
-from dlrl_openrlhf.config.said import SaidFlag, Word
+from dlrl_openrlhf.config.said import SaidFlag
 
 _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 

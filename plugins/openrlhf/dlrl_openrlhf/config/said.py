@@ -7,19 +7,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from dlrl_core.launch_script import Word
 from dlrl_openrlhf.config.flag_table import Flag, FlagTable, known_flags
 from dlrl_openrlhf.config.nesting import leaves
 
+__all__ = ["RUNTIME_ENV", "Said", "SaidFlag", "Word", "argv_of", "flat"]
+
 RUNTIME_ENV = "runtime_env"
 """The part of a config that is not OpenRLHF's: `env_vars` of the job, as in `ray job submit --runtime-env-json`."""
-
-
-@dataclass(frozen=True)
-class Word:
-    """One word of a command line. `where` is for error messages, such as 'train.sh:14' or 'word 3'."""
-
-    text: str
-    where: str
 
 
 @dataclass(frozen=True)

@@ -2,37 +2,57 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dlrl_openrlhf.config.shell.scanner import scan
-from dlrl_openrlhf.config.shell.state import ShellState
-from dlrl_openrlhf.config.shell.syntax import ShellWord, Substitution
+from dlrl_core.launch_script.scanner import scan
+from dlrl_core.launch_script.state import ShellState
+from dlrl_core.launch_script.syntax import ShellWord, SimpleCommand, Substitution
 
 Expands = Callable[[ShellWord, ShellState], list[str]]
+
+_PYTHON = re.compile(r"python[\d.]*")
+_IMPORT = re.compile(r"import (\w+)")
 
 
 def printed(part: Substitution, state: ShellState, expand: Expands) -> str | None:
     """What `$(...)` stands for; None if that takes running a command."""
-    folder, said = state.folder, ""
+    folder, said, succeeds = state.folder, "", True
     for command in scan(part.script, part.line):
-        words = [text for word in command.words for text in expand(word, state)]
-        if command.after in ("|", "||", "&") or any(state.reasons(text) for text in words):
+        if command.after in ("|", "&"):
             return None
-        if command.heredoc is not None:
-            if words != ["cat"]:
-                return None
-            said = "".join(expand(command.heredoc, state))
-        elif words[:1] == ["cd"] and len(words) == 2:
+        if command.after in ("&&", "||") and succeeds is not (command.after == "&&"):
+            continue
+        words = [text for word in command.words for text in expand(word, state)]
+        if any(state.reasons(text) for text in words):
+            return None
+        succeeds = True
+        if words[:1] == ["cd"] and len(words) == 2:
             folder = Path(os.path.normpath(folder / words[1]))
+        elif (module := _tried(words)) is not None:
+            succeeds = importlib.util.find_spec(module) is not None
         else:
-            answer = _answer(words, folder)
+            answer = _answer(words, folder) if command.heredoc is None else _heredoc(words, command, state, expand)
             if answer is None:
                 return None
-            said = answer
+            said += f"{answer}\n"
     return said.rstrip("\n")
+
+
+def _tried(words: list[str]) -> str | None:
+    """The module of `python3 -c 'import module'`, by which scripts ask whether it is installed."""
+    match words:
+        case [python, "-c", code] if _PYTHON.fullmatch(python) and (found := _IMPORT.fullmatch(code.strip())):
+            return found[1]
+    return None
+
+
+def _heredoc(words: list[str], command: SimpleCommand, state: ShellState, expand: Expands) -> str | None:
+    return "".join(expand(command.heredoc, state)) if command.heredoc and words == ["cat"] else None
 
 
 def _answer(words: list[str], folder: Path) -> str | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from dlrl_openrlhf.config.shell.dollar import scan_dollar
-from dlrl_openrlhf.config.shell.syntax import Part, ShellWord, SimpleCommand, Text
+from dlrl_core.launch_script.dollar import scan_dollar
+from dlrl_core.launch_script.syntax import Part, ShellWord, SimpleCommand, Text
 
 _BLANK = " \t\r"
 _BREAKS = " \t\r\n;&|<>()"

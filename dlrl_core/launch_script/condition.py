@@ -7,9 +7,9 @@ import operator
 from collections.abc import Sequence
 from pathlib import Path
 
-from dlrl_openrlhf.config.shell.expansion import fields, joined
-from dlrl_openrlhf.config.shell.state import ShellState
-from dlrl_openrlhf.config.shell.syntax import ShellWord
+from dlrl_core.launch_script.expansion import fields, joined
+from dlrl_core.launch_script.state import ShellState
+from dlrl_core.launch_script.syntax import ShellWord
 
 _NUMBERS = {
     "-eq": operator.eq,
@@ -26,7 +26,7 @@ def holds(words: Sequence[ShellWord], state: ShellState) -> bool | None:
     if not words:
         return None
     if words[0].literal == "!":
-        return _opposite(holds(words[1:], state))
+        return opposite(holds(words[1:], state))
     if words[0].literal == "[[" and words[-1].literal == "]]":
         return _judged([joined(word, state) for word in words[1:-1]], state)
     match [text for word in words for text in fields(word, state)]:
@@ -41,6 +41,11 @@ def both(sign: str, one: bool | None, other: bool | None) -> bool | None:
     return decides if decides in (one, other) else None if None in (one, other) else not decides
 
 
+def opposite(answer: bool | None) -> bool | None:
+    """The other answer, if there is one."""
+    return None if answer is None else not answer
+
+
 def _judged(texts: list[str], state: ShellState) -> bool | None:
     for sign in ("||", "&&"):
         if sign in texts:
@@ -50,7 +55,7 @@ def _judged(texts: list[str], state: ShellState) -> bool | None:
         return None
     match texts:
         case ["!", *others]:
-            return _opposite(_judged(others, state))
+            return opposite(_judged(others, state))
         case ["-z", text]:
             return not text
         case ["-n", text] | [text]:
@@ -65,7 +70,3 @@ def _judged(texts: list[str], state: ShellState) -> bool | None:
         case [one, sign, other] if sign in _NUMBERS and one.isdigit() and other.isdigit():
             return bool(_NUMBERS[sign](int(one), int(other)))
     return None
-
-
-def _opposite(answer: bool | None) -> bool | None:
-    return None if answer is None else not answer

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
+import glob
 import math
 import operator
 import re
 from collections.abc import Callable
 
-from dlrl_openrlhf.config.shell.printed import printed
-from dlrl_openrlhf.config.shell.state import ShellState
-from dlrl_openrlhf.config.shell.syntax import Arithmetic, Part, ShellWord, Substitution, Text, Variable
+from dlrl_core.launch_script.printed import printed
+from dlrl_core.launch_script.state import ShellState
+from dlrl_core.launch_script.syntax import Arithmetic, Part, ShellWord, Substitution, Text, Variable
 
 _NAMES = re.compile(r"[A-Za-z_]\w*")
 _OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
@@ -47,6 +48,12 @@ def joined(word: ShellWord, state: ShellState) -> str:
     """The word as one text, as on the right of an assignment."""
     text = "".join(" ".join(_values(part, state)) for part in word.parts)
     return _with_home(text, word, state)
+
+
+def pattern_of(word: ShellWord, state: ShellState) -> str:
+    """The word as a pattern of a `case`: what is quoted stands for itself."""
+    texts = ((" ".join(_values(part, state)), part.is_quoted) for part in word.parts)
+    return "".join(glob.escape(text) if is_quoted else text for text, is_quoted in texts)
 
 
 def _with_home(text: str, word: ShellWord, state: ShellState) -> str:

@@ -9,19 +9,20 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dlrl_core.errors import SpecError
-from dlrl_openrlhf.config.said import Word
-from dlrl_openrlhf.config.shell.assignments import assign, assignment, declare, forget, read_into, right_of
-from dlrl_openrlhf.config.shell.blocks import KEYWORDS, Blocks
-from dlrl_openrlhf.config.shell.condition import holds
-from dlrl_openrlhf.config.shell.expansion import fields
-from dlrl_openrlhf.config.shell.scanner import scan
-from dlrl_openrlhf.config.shell.state import ShellState
-from dlrl_openrlhf.config.shell.syntax import ShellWord, SimpleCommand
+from dlrl_core.launch_script.assignments import assign, assignment, declare, forget, read_into, right_of
+from dlrl_core.launch_script.blocks import KEYWORDS, Blocks
+from dlrl_core.launch_script.condition import holds
+from dlrl_core.launch_script.entry_point import EntryPoint
+from dlrl_core.launch_script.expansion import fields
+from dlrl_core.launch_script.scanner import scan
+from dlrl_core.launch_script.state import ShellState
+from dlrl_core.launch_script.syntax import ShellWord, SimpleCommand
+from dlrl_core.launch_script.word import Word
 
 _log = logging.getLogger("dlrl")
 _DECLARES = ("export", "declare", "typeset", "local", "readonly")
@@ -29,8 +30,9 @@ _TESTS = ("[", "[[", "test")
 _DEEPEST = 8
 SHELLS = ("bash", "sh", "zsh", "dash")
 
-FindsModule = Callable[[Sequence[str]], int | None]
-"""Where among the words of a command the module stands that it runs; None if it runs none that is looked for."""
+_END = r"(?![\w.-])"
+_CUT_OFF = re.compile(r"--|[+~]*\w+(\.\w+)+=")
+"""How an argument begins that can't be a command."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,21 +50,21 @@ class ShellCommand:
 
 
 def read_script(
-    text: str, *, name: str, path: str, arguments: Sequence[str], find: FindsModule, environ: Mapping[str, str]
+    text: str, *, name: str, path: str, arguments: Sequence[str], entry: EntryPoint, environ: Mapping[str, str]
 ) -> list[ShellCommand]:
     """The commands that run a module. `name` is for error messages, `path` is what `$0` would be."""
     state = ShellState(script=path, arguments=list(arguments), environ=environ, folder=Path.cwd())
-    reader = _Reader(name, state, find, rows=text.splitlines())
+    reader = _Reader(name, state, entry, rows=text.splitlines())
     reader.read(text, 1)
     return reader.found
 
 
 class _Reader:
-    def __init__(self, name: str, state: ShellState, find: FindsModule, *, rows: Sequence[str], depth: int = 0) -> None:
+    def __init__(self, name: str, state: ShellState, entry: EntryPoint, *, rows: Sequence[str], depth: int = 0) -> None:
         self.found: list[ShellCommand] = []
         self._name = name
         self._state = state
-        self._find = find
+        self._entry = entry
         self._rows = rows
         self._depth = depth
         self._blocks = Blocks()
@@ -77,33 +79,40 @@ class _Reader:
 
     def read(self, text: str, line: int) -> None:
         if self._depth > _DEEPEST:
-            raise SpecError([f"'{self._name}' has scripts in scripts, {_DEEPEST} deep; pass the flags themselves"])
+            raise SpecError([f"'{self._name}' has scripts in scripts, {_DEEPEST} deep; {self._entry.advice}"])
         for command in scan(text, line):
             if not self._has_ended:
                 self._command(command)
 
     def _command(self, command: SimpleCommand) -> None:
+        if self._blocks.is_pattern(command, self._state):
+            return
         words = list(command.words)
         while words and words[0].literal in KEYWORDS:
             keyword = words.pop(0).literal or ""
-            if self._blocks.keyword(keyword, words, command.line, self._state):
+            if self._blocks.keyword(keyword, words, command, self._state):
                 if keyword in ("for", "select") and words:
                     forget(words[0].literal or "", self._state, command.line)
                 return
-        if not words or self._blocks.is_skipped or not self._is_reached(command):
+        if not words or self._blocks.is_skipped:
             return
-        if words[0].literal in _TESTS:
+        if self._blocks.is_condition:
+            self._blocks.refine(command.after, holds(words, self._state))
+        elif self._is_reached(command):
+            self._reached(words, command)
+
+    def _reached(self, words: list[ShellWord], command: SimpleCommand) -> None:
+        is_opposite = words[0].literal == "!"
+        if words[is_opposite:] and words[is_opposite].literal in _TESTS:
             self._succeeds = holds(words, self._state)
-            if self._blocks.is_condition:
-                self._blocks.refine(command.after, self._succeeds)
-        elif not self._blocks.is_condition:
-            self._plain(words, command)
-            self._succeeds = True
+        elif words[is_opposite:]:
+            self._plain(words[is_opposite:], command)
+            self._succeeds = not is_opposite
 
     def _is_reached(self, command: SimpleCommand) -> bool:
         """Whether a command behind `&&` or `||` is run; if that can't be told, it is, with a doubt."""
         self._chain_doubt = None
-        if command.after not in ("&&", "||") or self._blocks.is_condition:
+        if command.after not in ("&&", "||"):
             return True
         if self._succeeds is None:
             self._chain_doubt = f"it depends on the command before it (line {command.line})"
@@ -132,10 +141,11 @@ class _Reader:
         return [Word(text, f"{self._name}:{self._line_of(text, line)}{unset[line]}") for line, text in found]
 
     def _line_of(self, text: str, line: int) -> int:
-        """Where a flag is written, if it came here from an array or a heredoc."""
-        if not text.startswith("--"):
+        """Where an argument is written, if it came here from an array or a heredoc."""
+        name, equals, _ = text.partition("=")
+        if not (equals or text.startswith("--")):
             return line
-        written = re.compile(rf"^[^#]*(?<![\w.-]){re.escape(text)}(?![\w.-])")
+        written = re.compile(rf"^[^#]*(?<![\w.-]){re.escape(name)}{equals or _END}")
         lines = [number for number, row in enumerate(self._rows, 1) if written.match(row)]
         return line if line in lines or not lines else lines[0]
 
@@ -143,9 +153,9 @@ class _Reader:
         texts = [word.text for word in words]
         if not texts or self._changes_state(texts, raw, command) or self._is_script(texts, raw, command):
             return
-        if (at := self._find(texts)) is not None:
+        if (at := self._entry.at(texts)) is not None:
             self._keep(words, at, prefix, command)
-        elif texts[0].startswith("--"):
+        elif _CUT_OFF.match(texts[0]):
             _log.warning("'%s' (%s) stands alone: a comment or a blank cut its command off", texts[0], words[0].where)
 
     def _changes_state(self, texts: list[str], raw: list[ShellWord], command: SimpleCommand) -> bool:
@@ -187,7 +197,7 @@ class _Reader:
         env = {name: " ".join(value) for name, value in exported.items() if value} | prefix
         problems = [
             f"'{state.readable(word.text)}' ({word.where}) needs {reason}, and dlrl reads a script without running it; "
-            "write the value out, or pass the flags themselves"
+            f"write the value out, or {self._entry.advice}"
             for number, word in enumerate(words)
             if number >= at or "env_vars" in word.text
             for reason in state.reasons(word.text)
@@ -211,10 +221,10 @@ class _Reader:
         except (OSError, UnicodeDecodeError):
             return  # what it would have set is not set, and is said so where it is missing
         rows = text.splitlines()
-        self._follow(_Reader(path, self._state, self._find, rows=rows, depth=self._depth + 1), text, 1)
+        self._follow(_Reader(path, self._state, self._entry, rows=rows, depth=self._depth + 1), text, 1)
 
     def _within(self, text: str, line: int) -> None:
-        reader = _Reader(self._name, self._state, self._find, rows=self._rows, depth=self._depth + 1)
+        reader = _Reader(self._name, self._state, self._entry, rows=self._rows, depth=self._depth + 1)
         self._follow(reader, text, line)
 
     def _follow(self, reader: _Reader, text: str, line: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from dlrl_openrlhf.config.shell.syntax import Arithmetic, Part, ShellWord, Substitution, Text, Variable
+from dlrl_core.launch_script.syntax import Arithmetic, Part, ShellWord, Substitution, Text, Variable
 
 _NAME = re.compile(r"\$([A-Za-z_]\w*|[0-9@*#?$!-])")
 _BRACES = re.compile(r"(#?)([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^\]]*)\])?(:?[-=+?])?(.*)", re.DOTALL)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dlrl_openrlhf.config.shell.expansion import fields, joined
-from dlrl_openrlhf.config.shell.state import ShellState
-from dlrl_openrlhf.config.shell.syntax import ShellWord, SimpleCommand, Text
+from dlrl_core.launch_script.expansion import fields, joined
+from dlrl_core.launch_script.state import ShellState
+from dlrl_core.launch_script.syntax import ShellWord, SimpleCommand, Text
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?=)")
 _NAME = re.compile(r"[A-Za-z_]\w*")

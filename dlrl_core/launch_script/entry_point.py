@@ -1,0 +1,42 @@
+"""What a framework's training command runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_PYTHONS = re.compile(r"(?:.*/)?(?:python[\d.]*|torchrun|deepspeed)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryPoint:
+    """The module that trains, and how to know it among other words."""
+
+    module: str
+    family: re.Pattern[str]
+    """Modules of the same framework, so that one that does something else is named in the error."""
+    file: re.Pattern[str]
+    """The module as a source file; the first group is the last part of its name."""
+    argument: re.Pattern[str]
+    """How an argument begins."""
+    noun: str
+    """What its arguments are called: 'flag', 'override'."""
+
+    def at(self, texts: Sequence[str]) -> int | None:
+        """Where a module of the framework stands that the command runs; None if it runs none."""
+        for at, text in enumerate(texts):
+            if at and texts[at - 1] in ("-m", "--module") and self.family.fullmatch(text):
+                return at
+            if self.file.fullmatch(text) and any(_PYTHONS.fullmatch(one) for one in texts[:at]):
+                return at
+        return None
+
+    def is_it(self, text: str) -> bool:
+        """Whether the word is the module that trains."""
+        found = self.file.fullmatch(text)
+        return text == self.module or (found is not None and self.module.endswith(f".{found[1]}"))
+
+    @property
+    def advice(self) -> str:
+        return f"pass the {self.noun}s themselves"

@@ -1,0 +1,137 @@
+"""Values that can't be together. verl finds most of them itself, when its command has already started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dlrl_verl.config.places import Places
+from dlrl_verl.config.settings import REWARD, ROLLOUT, Settings
+
+ACTOR = "actor_rollout_ref.actor"
+REFERENCE = "actor_rollout_ref.ref"
+
+
+def contradictions(settings: Settings, places: Places) -> list[str]:
+    """Every contradiction, with the places of the keys that are part of it."""
+    judge = _Judge(settings, places)
+    first = [problem for rule in (judge.counts, judge.unsupported, judge.rollout) for problem in rule()]
+    return first or [problem for rule in (judge.parallelism, judge.batches, judge.reward) for problem in rule()]
+
+
+class _Judge:
+    def __init__(self, settings: Settings, places: Places) -> None:
+        self._get = settings
+        self._places = places
+
+    def _shown(self, key: str) -> str:
+        """'trainer.nnodes=2' (train.sh:4), or that it is the default."""
+        value = self._get[key]
+        return f"'{key}={'null' if value is None else value}' ({self._places.of(key)})"
+
+    def _list(self, *keys: str) -> str:
+        return " and ".join(self._shown(key) for key in keys)
+
+    # ---- first of all
+
+    def counts(self) -> Iterator[str]:
+        for key in ("trainer.nnodes", "trainer.n_gpus_per_node", f"{ROLLOUT}.tensor_model_parallel_size"):
+            value = self._get[key]
+            if not isinstance(value, int) or value < 1:
+                yield f"{self._shown(key)} must be a whole number from 1 on"
+
+    def unsupported(self) -> Iterator[str]:
+        mode = "trainer.v1.trainer_mode"
+        if self._get["trainer.use_v1"] and self._get[mode] not in (None, "sync"):
+            shown = self._shown(mode)
+            yield f"{shown} trains on samples of older weights; dlrl drives verl's synchronous PPO: say 'sync'"
+        if self._get["algorithm.filter_groups.enable"]:
+            shown = self._shown("algorithm.filter_groups.enable")
+            yield f"{shown} is of verl's v1 trainer alone, and dlrl drives the other one; leave it out"
+        if self._get["actor_rollout_ref.hybrid_engine"] is False:
+            yield f"{self._shown('actor_rollout_ref.hybrid_engine')} leaves no rollout servers; verl's PPO needs true"
+        if self._get["distillation.enabled"]:
+            yield f"{self._shown('distillation.enabled')} needs a teacher, and dlrl has no role for one"
+
+    def rollout(self) -> Iterator[str]:
+        name = self._get[f"{ROLLOUT}.name"]
+        if name is None:
+            yield f"key '{ROLLOUT}.name' is missing; say which engine answers, such as 'vllm'"
+        if self._get[f"{ROLLOUT}.mode"] == "sync":
+            yield f"{self._shown(f'{ROLLOUT}.mode')} was removed from verl; leave it out, or say 'async'"
+        if self._get.number(f"{ROLLOUT}.pipeline_model_parallel_size") > 1:
+            yield f"{self._shown(f'{ROLLOUT}.pipeline_model_parallel_size')} is not implemented in verl; say 1"
+        expert = self._get.number(f"{ROLLOUT}.expert_parallel_size")
+        kinds = tuple(f"{ROLLOUT}.{kind}" for kind in ("tensor_model_parallel_size", "data_parallel_size"))
+        if name != "trtllm" and expert > 1 and expert != self._get.number(kinds[0]) * self._get.number(kinds[1]):
+            yield f"{self._shown(f'{ROLLOUT}.expert_parallel_size')} must be the product of {self._list(*kinds)}"
+        if self._get[f"{ROLLOUT}.val_kwargs.do_sample"] and not self._get[f"{ROLLOUT}.temperature"] > 0:
+            asks = self._shown(f"{ROLLOUT}.val_kwargs.do_sample")
+            yield f"{asks} needs a temperature above 0, not {self._shown(f'{ROLLOUT}.temperature')}"
+
+    # ---- once the counts are sane
+
+    def parallelism(self) -> Iterator[str]:
+        pool = self._list("trainer.nnodes", "trainer.n_gpus_per_node")
+        size = self._get.server_devices(ROLLOUT)
+        if self._get.devices % size:
+            tensor = self._shown(f"{ROLLOUT}.tensor_model_parallel_size")
+            yield f"{pool} make {self._get.devices} devices; with {tensor} they must be a multiple of {size}"
+        for section in (ACTOR, *(("critic",) if self._get.has_critic else ())):
+            size = self._get.model_devices(section)
+            if self._get.devices % size:
+                kinds = [f"{section}.megatron.{kind}_model_parallel_size" for kind in ("tensor", "pipeline")]
+                asks = self._list(*kinds, f"{section}.megatron.context_parallel_size")
+                yield f"{pool} make {self._get.devices} devices; with {asks} they must be a multiple of {size}"
+        ulysses = f"{ACTOR}.ulysses_sequence_parallel_size"
+        padding = "actor_rollout_ref.model.use_remove_padding"
+        if self._get.number(ulysses) > 1 and not self._get[padding]:
+            yield f"{self._shown(ulysses)} needs '{padding}=True', not {self._shown(padding)}"
+
+    def batches(self) -> Iterator[str]:
+        if not self._get[f"{ACTOR}.use_dynamic_bsz"]:
+            yield from self._whole_batch()
+            yield from self._mini_batch(ACTOR)
+            yield from self._one_of(ACTOR, "ppo_micro_batch_size")
+            yield from self._one_of(ROLLOUT, "log_prob_micro_batch_size")
+            if self._get.has_reference:
+                yield from self._one_of(REFERENCE, "log_prob_micro_batch_size")
+        if self._get.has_critic and not self._get["critic.use_dynamic_bsz"]:
+            yield from self._mini_batch("critic")
+            yield from self._one_of("critic", "ppo_micro_batch_size")
+
+    def _whole_batch(self) -> Iterator[str]:
+        size = self._get.model_devices(ACTOR)
+        smallest = self._get.devices
+        if self._get[f"{ACTOR}.strategy"] == "megatron":
+            smallest = self._get.devices // size * self._get.number(f"{ACTOR}.ppo_micro_batch_size_per_gpu")
+        samples = self._get.number("data.train_batch_size") * self._get.number(f"{ROLLOUT}.n")
+        if smallest and samples % smallest:
+            asks = self._list("data.train_batch_size", f"{ROLLOUT}.n")
+            yield f"{asks} make {samples} samples; the smallest batch of all devices is {smallest}, so say a multiple"
+
+    def _mini_batch(self, section: str) -> Iterator[str]:
+        whole, mini = "data.train_batch_size", f"{section}.ppo_mini_batch_size"
+        if self._get.number(whole) < self._get.number(mini):
+            yield f"{self._shown(whole)} is less than {self._shown(mini)}"
+
+    def _one_of(self, section: str, name: str) -> Iterator[str]:
+        old, new = f"{section}.{name}", f"{section}.{name}_per_gpu"
+        given = [key for key in (old, new) if self._get[key] is not None]
+        if not given:
+            yield f"key '{new}' is missing; say it, or let verl find it with 'use_dynamic_bsz=True'"
+        elif len(given) == 2:
+            yield f"{self._list(old, new)} say the same in two ways; leave the first out"
+
+    def reward(self) -> Iterator[str]:
+        if not self._get.has_reward_model:
+            return
+        for key in (f"{REWARD}.model_path", f"{REWARD}.rollout.name"):
+            if self._get[key] is None:
+                yield f"key '{key}' is missing, and {self._shown(f'{REWARD}.enable')} needs it"
+        pool = [f"{REWARD}.nnodes", f"{REWARD}.n_gpus_per_node"]
+        if self._get.has_reward_pool and self._get.reward_devices < 1:
+            yield f"{self._list(*pool)} leave no device for the reward model; say 1 or more of both"
+        elif self._get.reward_devices % self._get.server_devices(f"{REWARD}.rollout"):
+            size = self._get.server_devices(f"{REWARD}.rollout")
+            where = self._list(*(pool if self._get.has_reward_pool else ("trainer.nnodes", "trainer.n_gpus_per_node")))
+            yield f"{where} make {self._get.reward_devices} devices for the reward model; a server of it takes {size}"

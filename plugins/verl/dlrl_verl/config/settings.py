@@ -1,0 +1,91 @@
+"""The values that decide who is there and who sits where, and what follows from them in verl 0.9."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+RUNTIME_ENV = "runtime_env"
+"""The part of a config that is not verl's: `env_vars` of the job, as in `ray job submit --runtime-env-json`."""
+
+ROLLOUT = "actor_rollout_ref.rollout"
+REWARD = "reward.reward_model"
+
+
+class Settings:
+    """Every value of a whole config by its dotted name, interpolations resolved; None for one that is not there."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        from omegaconf import OmegaConf
+
+        self._config = OmegaConf.create(dict(config))
+
+    def __getitem__(self, name: str) -> Any:
+        from omegaconf import OmegaConf
+
+        value = OmegaConf.select(self._config, name)
+        return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+
+    def number(self, name: str, otherwise: int = 1) -> int:
+        """A count; the other value for one that is null or not there."""
+        value = self[name]
+        return otherwise if value is None else int(value)
+
+    @property
+    def devices(self) -> int:
+        """Of verl's global pool, which actor, critic and rollout servers share."""
+        return self.number("trainer.nnodes") * self.number("trainer.n_gpus_per_node")
+
+    @property
+    def has_critic(self) -> bool:
+        told = self["critic.enable"]
+        return bool(told) if told is not None else self["algorithm.adv_estimator"] == "gae"
+
+    @property
+    def has_reference(self) -> bool:
+        """Its weights are in the actor's workers: as a second model, or as the actor without its LoRA adapter."""
+        return bool(self["algorithm.use_kl_in_reward"] or self["actor_rollout_ref.actor.use_kl_loss"])
+
+    @property
+    def has_reward_model(self) -> bool:
+        return bool(self[f"{REWARD}.enable"])
+
+    @property
+    def has_reward_pool(self) -> bool:
+        """Whether the reward model has devices of its own."""
+        return self.has_reward_model and bool(self[f"{REWARD}.enable_resource_pool"])
+
+    @property
+    def reward_devices(self) -> int:
+        if not self.has_reward_pool:
+            return self.devices
+        return self.number(f"{REWARD}.nnodes", 0) * self.number(f"{REWARD}.n_gpus_per_node", 0)
+
+    def server_devices(self, section: str) -> int:
+        """How many devices one server of this section takes; prefill and decode count if they are apart."""
+        tensor = self.number(f"{section}.tensor_model_parallel_size")
+        apart = f"{section}.disaggregation"
+        if self[f"{apart}.enabled"]:
+            decode = self.number(f"{apart}.decode_tensor_model_parallel_size", tensor)
+            tensor = tensor * self.number(f"{apart}.prefill_replicas") + decode * self.number(
+                f"{apart}.decode_replicas"
+            )
+        return (
+            tensor
+            * self.number(f"{section}.data_parallel_size")
+            * self.number(f"{section}.pipeline_model_parallel_size")
+        )
+
+    def model_devices(self, section: str) -> int:
+        """How many devices one copy of a Megatron model takes; 1 for other engines, which verl cuts as it likes."""
+        if self[f"{section}.strategy"] != "megatron":
+            return 1
+        kinds = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
+        sizes = [self.number(f"{section}.megatron.{kind}") for kind in kinds]
+        return sizes[0] * sizes[1] * sizes[2]
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What the launch script, and then `ray_init` of the config, set for all processes."""
+        told = (self[f"{RUNTIME_ENV}.env_vars"], self["ray_kwargs.ray_init.runtime_env.env_vars"])
+        return {str(name): str(value) for env in told for name, value in (env or {}).items()}

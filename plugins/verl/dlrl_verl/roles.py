@@ -1,0 +1,109 @@
+"""Who is in a verl job: trainer, roles, counts, and who shares devices, as verl's own task runner would have it.
+
+verl has one pool of devices for actor, critic and rollout servers, and, if asked for, another one for the reward
+model. The reference has no processes of its own: it is a second model in the actor's, or the actor without its adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dlrl_core.plugin import FrameworkDefaults, RoleDefaults
+from dlrl_core.roles import RoleType
+from dlrl_core.spec.class_ref import ClassRef
+from dlrl_core.spec.survival import FailoverScope
+from dlrl_verl.config import Settings
+from dlrl_verl.config.environment import env_of
+from dlrl_verl.config.settings import REWARD
+
+_CALLS_AT_ONCE = 1000
+"""Of one server: each prompt is a call. verl gives its servers as many."""
+
+_DEVICES = {"npu": "NPU"}
+"""verl's words for devices that Ray does not call GPU. Without any, Ray's GPUs are counted all the same."""
+
+
+def job_of(config: Mapping[str, Any]) -> FrameworkDefaults:
+    """The whole job for a config that `read` returned."""
+    settings = Settings(config)
+    shared = _shared(settings)
+    apart = {} if RoleType.REWARD in shared else {RoleType.REWARD: _rewards(settings)}
+    nodes, per_node = settings.number("trainer.nnodes"), settings.number("trainer.n_gpus_per_node")
+    if settings.has_reward_pool:
+        nodes += settings.number(f"{REWARD}.nnodes")
+        per_node = max(per_node, settings.number(f"{REWARD}.n_gpus_per_node"))
+    return FrameworkDefaults(
+        trainer=ClassRef(module="dlrl_verl.trainer", class_name="VerlTrainer"),
+        roles={**shared, **apart},
+        node_num=nodes,
+        device_per_node=per_node,
+        device_type=_device_type(settings),
+        collocations=(tuple(role.value for role in shared),),
+        env=env_of(settings),
+    )
+
+
+def _shared(settings: Settings) -> dict[RoleType, RoleDefaults]:
+    """Roles of the global pool: one workload for each device, rank i of each role on the same one.
+
+    A rollout server over several devices is run by the first workload of its devices.
+    """
+    roles = {RoleType.ACTOR: _model(settings, "ActorWorkload")}
+    if settings.has_critic:
+        roles[RoleType.CRITIC] = _model(settings, "CriticWorkload")
+    roles[RoleType.ROLLOUT] = _server(settings, "RolloutWorkload")
+    if settings.has_reward_model and not settings.has_reward_pool:
+        roles[RoleType.REWARD] = _server(settings, "RewardWorkload")
+    return roles
+
+
+def _model(settings: Settings, class_name: str) -> RoleDefaults:
+    """The ranks of a trained model are one group, and have a state."""
+    return RoleDefaults(
+        cls=ClassRef(module="dlrl_verl.workloads", class_name=class_name),
+        total=settings.devices,
+        per_node=settings.number("trainer.n_gpus_per_node"),
+        failover=FailoverScope.ROLE,
+    )
+
+
+def _server(settings: Settings, class_name: str) -> RoleDefaults:
+    return RoleDefaults(
+        cls=ClassRef(module="dlrl_verl.rollout", class_name=class_name),
+        total=settings.devices,
+        per_node=settings.number("trainer.n_gpus_per_node"),
+        failover=FailoverScope.WORKLOAD,
+        concurrency=_CALLS_AT_ONCE,
+    )
+
+
+def _rewards(settings: Settings) -> RoleDefaults:
+    """Those who compute rewards by a function need no device."""
+    if settings.has_reward_pool:
+        return _reward_pool(settings)
+    return RoleDefaults(
+        cls=ClassRef(module="dlrl_verl.workloads", class_name="RewardWorkload"),
+        total=settings.number("reward.num_workers"),
+        resource={_device_type(settings): 0},
+        failover=FailoverScope.WORKLOAD,
+        concurrency=_CALLS_AT_ONCE,
+    )
+
+
+def _reward_pool(settings: Settings) -> RoleDefaults:
+    """One workload for each server, with all its devices; one for each device if a server needs several nodes."""
+    per_node, size = settings.number(f"{REWARD}.n_gpus_per_node"), settings.server_devices(f"{REWARD}.rollout")
+    size = 1 if per_node % size else size
+    return RoleDefaults(
+        cls=ClassRef(module="dlrl_verl.rollout", class_name="RewardWorkload"),
+        total=settings.reward_devices // size,
+        per_node=per_node // size,
+        resource={_device_type(settings): size} if size > 1 else {},
+        failover=FailoverScope.WORKLOAD,
+        concurrency=_CALLS_AT_ONCE,
+    )
+
+
+def _device_type(settings: Settings) -> str:
+    return _DEVICES.get(str(settings["trainer.device"]), "GPU")
