@@ -40,6 +40,12 @@ Override = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change one value of the config, as in model.lr=0.1. Repeatable."),
 ]
+NodeNum = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="How many nodes the job uses, whatever its file or config says.")
+]
+DevicePerNode = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="How many devices it uses on each of them.")
+]
 Address = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="The Ray cluster to use; else RAY_ADDRESS counts.")
 ]
@@ -67,6 +73,8 @@ def run(
     framework: Framework = None,
     name: Annotated[str | None, typer.Option(help="The job's name; by default that of its file.")] = None,
     address: Address = None,
+    node_num: NodeNum = None,
+    device_per_node: DevicePerNode = None,
     overrides: Override = None,
     wait: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for resources that other jobs hold.")
@@ -90,7 +98,13 @@ def run(
         from dlrl_core.cli.job_input import JobInput
         from dlrl_core.cli.run_job import run_job, submit_job
 
-        given = JobInput(words=words or [], framework=framework, overrides=overrides or [])
+        given = JobInput(
+            words=words or [],
+            framework=framework,
+            overrides=overrides or [],
+            node_num=node_num,
+            device_per_node=device_per_node,
+        )
         if detach:
             submit_job(given, name=name, address=address, wait_s=wait, as_json=as_json)
         else:
@@ -114,6 +128,8 @@ def plan(
     ] = None,
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the plan into this SVG file.")] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plan as a page, with picture.")] = None,
+    node_num: NodeNum = None,
+    device_per_node: DevicePerNode = None,
     overrides: Override = None,
     as_json: AsJson = False,
 ) -> None:
@@ -133,7 +149,13 @@ def plan(
         from dlrl_core.cli.job_input import JobInput
         from dlrl_core.cli.plan_job import ClusterChoice, PictureFiles, plan_job
 
-        given = JobInput(words=words or [], framework=framework, overrides=overrides or [])
+        given = JobInput(
+            words=words or [],
+            framework=framework,
+            overrides=overrides or [],
+            node_num=node_num,
+            device_per_node=device_per_node,
+        )
         choice = ClusterChoice(address=address, file=cluster, nodes=nodes, devices=devices, cpus=cpus)
         plan_job(given, choice, PictureFiles(svg=svg, html=html), as_json=as_json)
 

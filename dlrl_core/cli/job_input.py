@@ -24,13 +24,20 @@ class JobInput:
     words: Sequence[str]
     framework: str | None
     overrides: Sequence[str]
+    node_num: int | None = None
+    device_per_node: int | None = None
 
     def build(self, *, import_classes: bool) -> RLJob:
         """The checked job; user modules are looked for beside the job file, then in the current folder."""
         _look_in(Path.cwd())
         if self.framework is None:
             _look_in(self._job_file().parent.resolve())
-        return self._builder().override(*self.overrides).build(import_classes=import_classes)
+        builder = self._builder().override(*self.overrides)
+        if self.node_num is not None:
+            builder.node_num(self.node_num)
+        if self.device_per_node is not None:
+            builder.device_per_node(self.device_per_node)
+        return builder.build(import_classes=import_classes)
 
     def default_name(self) -> str:
         """The job file's own name, or the framework's with the time of now."""

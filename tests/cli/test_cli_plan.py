@@ -233,6 +233,15 @@ def test_a_framework_gets_its_own_words_or_its_yaml_file(shell, tmp_path, words)
     assert [row["workload"] for row in ran.json["workloads"]] == ["actor-0", "rollout-0", "rollout-1"]
 
 
+def test_the_shape_of_the_job_can_be_said_beside_a_frameworks_words(shell, tmp_path):
+    env = {"PYTHONPATH": acme_path(tmp_path)}
+    shape = ("--node-num", "3", "--device-per-node", "1")
+    ran = shell.run("plan", "--framework", "acme", *shape, "--json", "--", "roles.rollout=2", env=env, cwd=tmp_path)
+
+    assert ran.code == 0
+    assert len(ran.json["nodes"]) == 3
+
+
 def test_what_a_framework_refuses_is_said_in_its_words(shell, tmp_path):
     env = {"PYTHONPATH": acme_path(tmp_path)}
     ran = shell.run("plan", "--framework", "acme", "--json", "--", "steps=0", "batch=0", env=env)

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from dlrl_openrlhf.checkpoints import align_checkpoints
 
+from dlrl_core.errors import DlrlError
 
-def checkpoint(folder: Path, role: str, step: int, *, ranks: int = 2) -> Path:
+
+def checkpoint(folder: Path, role: str, step: int, *, ranks: int = 2, is_best: bool = False) -> Path:
     """Files as DeepSpeed names them, and `latest`."""
-    made = folder / f"_{role}" / f"global_step{step}"
+    made = folder / f"_{role}" / f"{'best_' if is_best else ''}global_step{step}"
     made.mkdir(parents=True)
     names = [f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt" for rank in range(ranks)]
     for name in ("mp_rank_00_model_states.pt", *names):
@@ -59,12 +61,41 @@ def test_a_half_written_checkpoint_does_not_count(tmp_path, harm):
     assert latest(tmp_path, "actor") == "global_step2"
 
 
-def test_with_nothing_in_common_training_starts_from_the_beginning(tmp_path):
+def test_with_nothing_in_common_it_does_not_begin_again_in_silence(tmp_path):
     checkpoint(tmp_path, "actor", 2)
     checkpoint(tmp_path, "critic", 4)
 
+    with pytest.raises(DlrlError, match=r"names 'global_step2', .* names 'global_step4'\); name another '--ckpt.path'"):
+        align_checkpoints(str(tmp_path), has_critic=True)
+    assert (latest(tmp_path, "actor"), latest(tmp_path, "critic")) == ("global_step2", "global_step4")
+
+
+def test_the_best_by_evaluation_counts_as_any_other(tmp_path):
+    """OpenRLHF lets `latest` name it, as it was written last."""
+    for role in ("actor", "critic"):
+        checkpoint(tmp_path, role, 4)
+        checkpoint(tmp_path, role, 4, is_best=True)
+
+    assert align_checkpoints(str(tmp_path), has_critic=True) == "best_global_step4"
+    checkpoint(tmp_path, "actor", 6)
+    assert align_checkpoints(str(tmp_path), has_critic=True) == "best_global_step4"
+    assert latest(tmp_path, "actor") == latest(tmp_path, "critic") == "best_global_step4"
+
+
+def test_an_older_one_that_all_roles_name_is_what_the_user_wants(tmp_path):
+    for role in ("actor", "critic"):
+        for step in (4, 2):
+            checkpoint(tmp_path, role, step)
+
+    assert align_checkpoints(str(tmp_path), has_critic=True) == "global_step2"
+
+
+def test_a_first_checkpoint_that_was_never_finished_is_none(tmp_path):
+    torn = checkpoint(tmp_path, "actor", 2)
+    (torn / "mp_rank_00_model_states.pt").unlink()
+    (torn.parent / "latest").unlink()
+
     assert align_checkpoints(str(tmp_path), has_critic=True) is None
-    assert latest(tmp_path, "actor") is latest(tmp_path, "critic") is None
 
 
 def test_without_any_checkpoint_there_is_nothing_to_do(tmp_path):

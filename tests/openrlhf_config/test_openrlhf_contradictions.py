@@ -27,6 +27,7 @@ CASES = [
     ("--rollout.batch_size 1", "is too little for 2 processes of 'actor'"),
     ("--train.partial_rollout_enable", "'--train.partial_rollout_enable' (word 17) needs '--train.async_enable'"),
     ("--rollout.vllm_generate_batch_size 2048", "which needs '--train.async_enable'"),
+    ("--vllm.sync_with_ray", "'--vllm.sync_with_ray' (word 17) sends weights by a way that dlrl can't mend"),
     ("--eval.dataset d", "'--eval.dataset d' (word 17) needs '--reward.remote_url' or '--train.agent_func_path'"),
     (
         f"{REMOTE} {ONE_DEVICE} --train.colocate_all --train.async_enable --vllm.enable_sleep",

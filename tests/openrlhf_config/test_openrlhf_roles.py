@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from openrlhf_sources import SMALL, job_of
+from openrlhf_sources import SMALL, job_of, read_words
 
+from dlrl_core import RLJobBuilder
 from dlrl_core.roles import RoleType
 from dlrl_core.spec import ClassRef
 
@@ -104,9 +105,23 @@ def test_trainer_and_roles_are_the_adapters_own():
 
 
 def test_what_the_builder_says_wins():
-    from dlrl_core import RLJobBuilder
-
     job = RLJobBuilder().framework("openrlhf").config(SMALL).node_num(2).device_per_node(4).build()
 
     assert (job.spec.node_num, job.spec.device_per_node) == (2, 4)
     assert len(job.plan().nodes) == 2
+
+
+def test_processes_get_what_openrlhf_gives_them_unless_the_user_says_otherwise(monkeypatch):
+    monkeypatch.setenv("NCCL_DEBUG", "INFO")
+    env = {"env_vars": {"TOKENIZERS_PARALLELISM": "false"}}
+    job = RLJobBuilder().framework("openrlhf").config({**read_words(*SMALL), "runtime_env": env}).build()
+
+    assert job.spec.global_env == {
+        "NCCL_DEBUG": "INFO",
+        "TOKENIZERS_PARALLELISM": "false",
+        "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1",
+    }
+
+
+def test_no_call_may_hang_for_ever():
+    assert {role.hang_s for role in spec_of("").roles} == {4 * 3600.0}

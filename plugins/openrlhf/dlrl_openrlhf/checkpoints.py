@@ -13,30 +13,44 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from dlrl_core.errors import DlrlError
+
 _LATEST = "latest"
+_TAG = re.compile(r"(best_)?global_step(\d+)")
+"""What OpenRLHF calls a checkpoint: a regular one, and the best by evaluation so far. `latest` may name either."""
 _ZERO = re.compile(r"zero_pp_rank_(\d+)_mp_rank_\d+_optim_states\.pt$")
 _LOG = logging.getLogger(__name__)
 
 
 def align_checkpoints(path: str, *, has_critic: bool) -> str | None:
-    """Let every role's `latest` name the newest checkpoint that all roles have whole. Returns its tag, or None.
+    """Let every role's `latest` name the same checkpoint, one that all roles have whole. Returns its tag.
 
-    If there is none, `latest` is taken away, and training starts from the beginning.
+    That is the one they name already, else the newest. None if there are no checkpoints at all. Raises DlrlError if
+    there are some, and none is whole in all roles: whoever asks to go on does not want to begin again in silence.
     """
     folders = [Path(path) / "_actor", *([Path(path) / "_critic"] if has_critic else [])]
-    if not folders[0].exists():
-        return None
+    named = [_named(folder) for folder in folders]
     common = set.intersection(*(set(_whole_tags(folder)) for folder in folders))
-    tag = max(common, key=_step_of, default=None)
-    for folder in folders:
-        _point(folder, tag)
+    is_agreed = len({*named}) == 1 and named[0] in common
+    tag = named[0] if is_agreed else max(filter(_TAG.fullmatch, common), key=_age, default=None)
+    if tag is None and any(named):
+        said = ", ".join(
+            f"'{folder / _LATEST}' names '{one}'" for folder, one in zip(folders, named, strict=True) if one
+        )
+        raise DlrlError(
+            f"no checkpoint below '{path}' is whole in all roles ({said}); name another '--ckpt.path', or leave "
+            "'--ckpt.load_enable' out to begin again"
+        )
+    if tag is not None:
+        for folder in folders:
+            _point(folder, tag)
     return tag
 
 
 def _whole_tags(folder: Path) -> Iterator[str]:
-    """The regular checkpoints in a folder that no death has left incomplete."""
+    """The checkpoints in a folder that no death has left incomplete."""
     for one in folder.iterdir() if folder.exists() else ():
-        if one.is_dir() and one.name.startswith("global_step") and _is_whole(one):
+        if one.is_dir() and _is_whole(one):
             yield one.name
 
 
@@ -55,19 +69,21 @@ def _world_size(checkpoint: Path, default: int) -> int:
     return max(counts, default=default)
 
 
-def _step_of(tag: str) -> int:
-    digits = tag.removeprefix("global_step")
-    return int(digits) if digits.isdigit() else -1
+def _age(tag: str) -> tuple[int, bool]:
+    """For sorting, oldest first: of one step, the best is written after the regular one."""
+    found = _TAG.fullmatch(tag)
+    assert found is not None
+    return int(found[2]), found[1] is not None
 
 
-def _point(folder: Path, tag: str | None) -> None:
+def _named(folder: Path) -> str | None:
     latest = folder / _LATEST
-    found = latest.read_text().strip() if latest.exists() else None
+    return latest.read_text().strip() if latest.exists() else None
+
+
+def _point(folder: Path, tag: str) -> None:
+    latest, found = folder / _LATEST, _named(folder)
     if found == tag:
-        return
-    if tag is None:
-        _LOG.warning("no checkpoint below '%s' is whole in all roles: training starts from the beginning", folder)
-        latest.unlink(missing_ok=True)
         return
     _LOG.warning("'%s' named checkpoint '%s'; the newest that all roles have whole is '%s'", latest, found, tag)
     part = latest.with_suffix(".part")

@@ -9,6 +9,7 @@ import functools
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import logging
 import os
 import sys
 import types
@@ -17,6 +18,7 @@ from typing import Any
 
 _ISA = "AVX512_CORE_BF16"
 _CACHE_BYTES = 128 * 2**20
+_LOG = logging.getLogger(__name__)
 
 
 @functools.cache
@@ -39,15 +41,27 @@ def prepare() -> None:
     _after_import("openrlhf.utils.deepspeed.deepspeed", _no_compiler)
 
 
-def without_cuda(args: Any) -> Any:
-    """The few flags that a CPU can't honour, changed after OpenRLHF has checked all of them."""
-    if is_needed():
-        if "flash_attention" in args.ds.attn_implementation:
-            args.ds.attn_implementation = "eager"
-        args.vllm.enable_sleep = False  # vLLM: sleep mode is not supported on this platform
-        if args.vllm.sync_backend == "nccl":
-            args.vllm.sync_backend = "gloo"
-        args.ds.load_in_4bit = args.ds.use_liger_kernel = False
+def without_cuda(args: Any, *, lacks_gpu: bool | None = None) -> Any:
+    """The few flags that a CPU can't honour, changed after OpenRLHF has checked all of them; each with a warning.
+
+    `lacks_gpu` is about the processes that have the models; if it is not said, about this one.
+    """
+    if not (is_needed() if lacks_gpu is None else lacks_gpu):
+        return args
+    attention, backend = args.ds.attn_implementation, args.vllm.sync_backend
+    possible = {
+        "ds.attn_implementation": "eager" if "flash_attention" in attention else attention,
+        "ds.load_in_4bit": False,
+        "ds.use_liger_kernel": False,
+        "vllm.enable_sleep": False,  # vLLM: sleep mode is not supported on this platform
+        "vllm.sync_backend": "gloo" if backend == "nccl" else backend,
+    }
+    for name, value in possible.items():
+        section, flag = name.split(".")
+        said = getattr(getattr(args, section), flag)
+        if said != value:
+            _LOG.warning("the processes have no GPU: '--%s' is %r, not %r", name, value, said)
+            setattr(getattr(args, section), flag, value)
     return args
 
 

@@ -45,11 +45,11 @@ class LocalActor:
     """`actor.method.remote(...)` runs the method in a thread, and returns a future."""
 
     def __init__(self, instance: Any, stage: Stage) -> None:
-        self._instance = instance
+        self.instance = instance
         self._stage = stage
 
     def __getattr__(self, method: str) -> Starting:
-        return Starting(functools.partial(self._stage.submit, getattr(self._instance, method)))
+        return Starting(functools.partial(self._stage.submit, getattr(self.instance, method)))
 
 
 class LocalQueue:

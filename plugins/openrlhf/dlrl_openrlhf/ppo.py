@@ -44,6 +44,9 @@ class Steps(Protocol):
 class Committing:
     """A mixin for OpenRLHF's trainers: where they would save a checkpoint, the step is also committed."""
 
+    _states: dict[str, Any] | None = None
+    """What to resume from after the last step; None if there is no such place."""
+
     def __init__(self, *args: Any, steps: Steps, **kwargs: Any) -> None:
         self.steps = steps
         super().__init__(*args, **kwargs)
@@ -68,17 +71,38 @@ class Committing:
             if isinstance((logs_dict or {}).get(key), int | float)
         }
         self.steps.done(global_step, shown, time.time() - self._step_began)
-        states = self._resumable(client_states)
-        if states is not None:
-            states = {
-                **states,
-                "best_eval_metric_key": self.best_eval_metric_key,  # type: ignore[attr-defined]
-                "best_eval_metric_value": self.best_eval_metric_value,  # type: ignore[attr-defined]
-            }
-            kl = float(self.kl_ctl.value)  # type: ignore[attr-defined]
-            self.steps.commit_step(global_step, {"client_states": packed(states), "kl_coefficient": kl})
+        self._states = self._resumable(client_states)
+        if not self._is_evaluated_now(global_step):
+            self._end_step(global_step)
+
+    def save_best_checkpoint(self, eval_metrics: Any, global_step: int, client_states: Any = None) -> None:
+        """An evaluation is over: what it found is committed with the step that it belongs to."""
+        super().save_best_checkpoint(eval_metrics, global_step, client_states)  # type: ignore[misc]
+        if self._is_evaluated_now(global_step):
+            self._end_step(global_step)
+        elif eval_metrics:
+            self._commit()
+
+    def _end_step(self, global_step: int) -> None:
+        self._commit()
         self._step_began = time.time()
         self.steps.began(global_step)
+
+    def _commit(self) -> None:
+        if self._states is None:
+            return
+        states = {
+            **self._states,
+            "best_eval_metric_key": self.best_eval_metric_key,  # type: ignore[attr-defined]
+            "best_eval_metric_value": self.best_eval_metric_value,  # type: ignore[attr-defined]
+            "latest_eval_metric_value": self._latest_eval_metric_value,  # type: ignore[attr-defined]
+        }
+        kl = float(self.kl_ctl.value)  # type: ignore[attr-defined]
+        self.steps.commit_step(states["global_step"], {"client_states": packed(states), "kl_coefficient": kl})
+
+    def _is_evaluated_now(self, global_step: int) -> bool:
+        """Whether OpenRLHF evaluates before it goes on after this step: then the step ends with that."""
+        return bool(global_step % self.args.eval.steps == 0 and self.eval_dataloader)  # type: ignore[attr-defined]
 
     def _resumable(self, client_states: dict[str, Any]) -> dict[str, Any] | None:
         """What to resume from after this step; None if samples were made ahead that a commit does not hold."""
@@ -91,6 +115,10 @@ class CommittingPPOTrainer(Committing, PPOTrainer):  # type: ignore[misc]
 
 class CommittingTrainingActor(Committing, TrainingActor):  # type: ignore[misc]
     """The training half of OpenRLHF's asynchronous trainer. What the generating half has ready is made again."""
+
+    def _is_evaluated_now(self, global_step: int) -> bool:
+        """The generating half evaluates, some steps later."""
+        return False
 
     def _resumable(self, client_states: dict[str, Any]) -> dict[str, Any] | None:
         return None if client_states.pop(_UNFINISHED, False) else client_states

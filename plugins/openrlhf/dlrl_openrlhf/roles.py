@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,11 @@ _ROLES = {
 _PROMPTS_AT_ONCE = 512
 """Of one engine: each prompt is a call. vLLM itself takes 256 sequences at a time, unless told otherwise."""
 
+_HANG_S = 4 * 3600.0
+"""Longer than any call. OpenRLHF gives up a collective after an hour, but the group for weights has no limit."""
+
+_ENV = {"TOKENIZERS_PARALLELISM": "true", "NCCL_DEBUG": "WARN", "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1"}
+
 _USUAL_NODE = 8
 """Devices of a node where the config does not tell; also OpenRLHF's default for each model."""
 
@@ -36,7 +42,7 @@ def job_of(config: Mapping[str, Any]) -> FrameworkDefaults:
     is_engine_alone = not any(RoleType.ROLLOUT in group for group in groups)
     devices = sum(totals.values()) - sum(totals[role] for group in groups for role in group[1:])
     per_node = _devices_of_a_node(settings, devices)
-    env = config.get(RUNTIME_ENV, {}).get("env_vars", {})
+    env = {**_usual_env(), **config.get(RUNTIME_ENV, {}).get("env_vars", {})}
     return FrameworkDefaults(
         trainer=ClassRef(module="dlrl_openrlhf.trainer", class_name="OpenRLHFTrainer"),
         roles={role: _role(role, total) for role, total in totals.items() if role is not RoleType.ROLLOUT}
@@ -44,8 +50,13 @@ def job_of(config: Mapping[str, Any]) -> FrameworkDefaults:
         node_num=math.ceil(devices / per_node),
         device_per_node=per_node,
         collocations=tuple(tuple(role.value for role in group) for group in groups),
-        env=dict(env),
+        env=env,
     )
+
+
+def _usual_env() -> dict[str, str]:
+    """What OpenRLHF's `train` gives to all processes, unless whoever starts it has it otherwise."""
+    return {name: os.environ.get(name, value) for name, value in _ENV.items()}
 
 
 def _totals(settings: Settings) -> dict[RoleType, int]:
@@ -63,6 +74,7 @@ def _engines(settings: Settings, *, is_alone: bool) -> RoleDefaults:
         total=engines if is_alone else devices,
         resource={"GPU": size} if is_alone and size > 1 else {},
         failover=FailoverScope.WORKLOAD,
+        hang_s=_HANG_S,
         concurrency=_PROMPTS_AT_ONCE,
     )
 
@@ -72,6 +84,7 @@ def _role(role: RoleType, total: int) -> RoleDefaults:
         cls=ClassRef(module="dlrl_openrlhf.workloads", class_name=f"{role.value.title()}Workload"),
         total=total,
         failover=_scope(role, total),
+        hang_s=_HANG_S,
     )
 
 

@@ -7,7 +7,8 @@ arguments. What it would start is here already: each name by which it starts som
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ from dlrl_core.roles import RoleType
 from dlrl_core.trainer.framework_seam import Member, RayOfRoles, Starting, done, replaced
 from dlrl_core.trainer.role_call import RoleCall
 from dlrl_core.trainer.role_group import RoleGroup
+from dlrl_openrlhf.engine_sleep import EngineSleep
 from dlrl_openrlhf.member_group import MemberGroup
 
 _ROLE_OF = {
@@ -43,6 +45,8 @@ class StockRun:
     args: Any
     models: dict[RoleType, MemberGroup] = field(default_factory=dict)
     engines: list[Member] | None = None
+    sleep: EngineSleep | None = None
+    """Where engines sleep while models work."""
     trainer_args: tuple[Any, ...] = ()
     trainer_kwargs: dict[str, Any] = field(default_factory=dict)
     _starting: list[Any] = field(default_factory=list)
@@ -56,7 +60,7 @@ class StockRun:
 
         made = Starting(trainer_is_made)
         with (
-            through_roles(),
+            self.through_roles(),
             replaced(
                 stock,
                 ray=_RayBesideEngines(self._starting),
@@ -84,13 +88,26 @@ class StockRun:
         ):
             stock_create(num_engines, tensor_parallel_size, *args, **kwargs)
         rollouts = self.groups[RoleType.ROLLOUT]
-        seats = len(rollouts) // num_engines  # several where an engine's devices are shared with other roles
-        self.engines = [Member(rollouts, number * seats) for number in range(num_engines)]
-        self._starting.extend(
-            engine.start_engine.remote({**engine_kwargs, "bundle_indices": None, "num_gpus": 1})
-            for engine, engine_kwargs in zip(self.engines, recorded, strict=True)
-        )
+        members = [Member(rollouts, position) for position in range(len(rollouts))]
+        seats = len(members) // num_engines  # several where an engine's devices are shared with other roles
+        self.engines = members[::seats]
+        for number, told in enumerate(recorded):
+            engine, *others = members[number * seats : (number + 1) * seats]
+            self._starting.append(engine.start_engine.remote({**told, "bundle_indices": None, "num_gpus": 1}, others))
+        if self.args.vllm.enable_sleep:  # before any model is loaded; who takes an engine's place does it too
+            RayOfRoles().get(self._starting)
+            self.sleep = EngineSleep(self.engines, _on_all)
+            self.let_engines_sleep()
         return self.engines
+
+    def let_engines_sleep(self) -> None:
+        """As they are when OpenRLHF begins to train. They drop what they still generate for an earlier `fit`."""
+        if self.sleep is not None:
+            self.sleep.call(self.engines or [], "sleep")
+
+    def weights_awake(self) -> AbstractContextManager[None]:
+        """The engines can take weights in here, also those that sleep."""
+        return self.sleep.weights_awake() if self.sleep else contextlib.nullcontext()
 
     def _group(self, num_nodes: int, num_gpus_per_node: int, actor_class: Any, **options: Any) -> MemberGroup:
         role = _ROLE_OF[actor_class]
@@ -101,6 +118,19 @@ class StockRun:
             )
         self.models[role] = MemberGroup(group, options.get("duplicate_actors", 1))
         return self.models[role]
+
+    @contextlib.contextmanager
+    def through_roles(self) -> Iterator[None]:
+        """OpenRLHF's trainer code calls role groups."""
+        ray_of_roles = RayOfRoles()
+        call = self.sleep.call if self.sleep else _on_all
+        with (
+            replaced(ppo_trainer, ray=ray_of_roles, batch_vllm_engine_call=call),
+            replaced(ppo_trainer_async, ray=ray_of_roles, batch_vllm_engine_call=call),
+            replaced(experience_maker, ray=ray_of_roles),
+            replaced(samples_generator, ray=ray_of_roles, batch_vllm_engine_call=call),
+        ):
+            yield
 
     def save_models(self) -> None:
         """What `train` does at its end."""
@@ -113,18 +143,10 @@ class StockRun:
 stock_create = vllm_engine.create_vllm_engines
 
 
-@contextlib.contextmanager
-def through_roles() -> Iterator[None]:
-    """OpenRLHF's trainer code calls role groups."""
-    ray_of_roles = RayOfRoles()
-    with (
-        replaced(ppo_trainer, ray=ray_of_roles),
-        replaced(ppo_trainer_async, ray=ray_of_roles),
-        replaced(experience_maker, ray=ray_of_roles),
-        replaced(samples_generator, ray=ray_of_roles),
-        replaced(vllm_engine, ray=ray_of_roles),
-    ):
-        yield
+def _on_all(engines: Sequence[Member], method: str, *args: Any, **kwargs: Any) -> list[Any]:
+    """OpenRLHF's `batch_vllm_engine_call`, also where its modules call Ray itself."""
+    results: list[Any] = RayOfRoles().get([getattr(engine, method).remote(*args, **kwargs) for engine in engines])
+    return results
 
 
 class _RayThatRuns(RayOfRoles):

@@ -9,51 +9,68 @@ from typing import Any
 from openrlhf.trainer import ppo_trainer_async
 
 from dlrl_core import BaseTrainer
+from dlrl_core.errors import DlrlError
 from dlrl_core.roles import RoleType
 from dlrl_core.trainer.framework_seam import Starting, replaced
 from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_openrlhf.checkpoints import align_checkpoints
 from dlrl_openrlhf.config.own_parser import own_namespace
-from dlrl_openrlhf.config.said import argv_of
+from dlrl_openrlhf.config.said import argv_of, flat
 from dlrl_openrlhf.cpu import without_cuda
 from dlrl_openrlhf.local_actors import LocalActor, LocalLock, LocalQueue, Stage
+from dlrl_openrlhf.logs import close_logs, keep_one_log
 from dlrl_openrlhf.ppo import (
     CommittingPPOTrainer,
     CommittingTrainingActor,
     MarkingGenerateSamplesActor,
     PPOTrainerAsync,
 )
-from dlrl_openrlhf.stock_run import StockRun, through_roles
+from dlrl_openrlhf.step_count import most_steps
+from dlrl_openrlhf.stock_run import StockRun
 
 
 class OpenRLHFTrainer(BaseTrainer):
     """Runs OpenRLHF's `train(args)` for the flags in `config`, and commits each of its steps."""
 
     def init(self) -> None:
-        args = without_cuda(own_namespace(argv_of(self.config)))
-        if args.ckpt.load_enable:
-            found = align_checkpoints(args.ckpt.path, has_critic=bool(args.critic.model_name_or_path))
-            args.ckpt.load_enable = found is not None  # OpenRLHF would not get along with a folder of none
+        args = without_cuda(own_namespace(argv_of(self.config)), lacks_gpu=any(self.RG_ACTOR.lacks_gpu()))
+        job, run_id = self.RG_ACTOR.job_and_run()[0]
+        keep_one_log(args, job=job, run_id=run_id, is_named="logger.wandb.run_name" in flat(self.config))
+        self._torn: DlrlError | None = None
+        if args.ckpt.load_enable and not args.ds.use_universal_ckpt:
+            args.ckpt.load_enable = self._has_checkpoint(args)  # OpenRLHF would not get along with a folder of none
         self._run = StockRun(groups=self._groups, args=args)
         self._stage: Stage | None = None
         self._ppo: Any = None
-        self._total = 0
+        self._total = self._step = 0
         self._history: list[dict[str, Any]] = []
         self._run.set_up(self._make_trainer)
 
+    def _has_checkpoint(self, args: Any) -> bool:
+        """Torn checkpoints are an error of this job only if it has to begin with one: a commit needs none."""
+        try:
+            return align_checkpoints(args.ckpt.path, has_critic=bool(args.critic.model_name_or_path)) is not None
+        except DlrlError as error:
+            self._torn = error
+            return False
+
     def fit(self) -> dict[str, Any]:
-        with through_roles():
+        if self._torn is not None and self.committed_step is None:
+            raise self._torn
+        with self._run.through_roles():
             ppo = self._ppo or self._make_trainer()
             self._ppo = None  # used up: whoever enters again makes a new one
             try:
+                self._run.let_engines_sleep()
                 self._give_weights(is_new=False)
                 ppo.fit()
             finally:
                 if self._stage is not None:
                     self._stage.close()
-            self.end_steps(self._total)
+                close_logs(self._halves(ppo)[1])
+            self.end_steps(self._step)
             self._run.save_models()
-        return {"steps": self._total, "history": self._history}
+        return {"steps": self._step, "history": self._history}
 
     def on_restart(self, workloads: list[WorkloadHandle]) -> None:
         if any(one.role == RoleType.ROLLOUT for one in workloads):
@@ -66,7 +83,8 @@ class OpenRLHFTrainer(BaseTrainer):
             engines
             and any(self.RG_ACTOR.meet_engines.options(auto_shard=False)([one.handle for one in engines])) | is_new
         ):
-            self.RG_ACTOR.broadcast_to_vllm()
+            with self._run.weights_awake():
+                self.RG_ACTOR.broadcast_to_vllm()
 
     # ---- what OpenRLHF's trainer is made of
 
@@ -77,8 +95,14 @@ class OpenRLHFTrainer(BaseTrainer):
         else:
             ppo = CommittingPPOTrainer(*args, steps=self, **kwargs)
         self._ppo = ppo
-        self._total = ppo.get_max_steps()
+        generating, _ = self._halves(ppo)
+        self._total = most_steps(self._run.args, prompts=len(generating.prompts_dataloader))
         return ppo
+
+    def _halves(self, ppo: Any) -> tuple[Any, Any]:
+        """The part of OpenRLHF's trainer that generates and the one that trains; one is both, if it is synchronous."""
+        is_async = self._run.args.train.async_enable
+        return (ppo.generator_actor.instance, ppo.trainer_actor.instance) if is_async else (ppo, ppo)
 
     def _make_async_trainer(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         self._stage = stage = Stage()
@@ -98,6 +122,7 @@ class OpenRLHFTrainer(BaseTrainer):
         return self.progress
 
     def began(self, global_step: int) -> None:
+        self._step = global_step
         if global_step < self._total:
             self.begin_step(global_step, self._total)
 

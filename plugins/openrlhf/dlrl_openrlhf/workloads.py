@@ -12,7 +12,8 @@ from dlrl_core.trainer.framework_seam import replaced
 from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_core.workload.class_loader import undecorated
 from dlrl_core.workload.death_reason import GONE
-from dlrl_openrlhf import deepspeed_state
+from dlrl_openrlhf import cpu, deepspeed_state
+from dlrl_openrlhf.weight_group import end_group
 
 PolicyModelActor: Any = undecorated(ppo_actor.PolicyModelActor)
 CriticModelActor: Any = undecorated(ppo_critic.CriticModelActor)
@@ -28,6 +29,14 @@ class ModelWorkload(BaseWorkload):
         launcher.BaseDistributedActor.__init__(
             self, self.world_size, self.rank, self.torch_master_addr, self.torch_master_port
         )
+
+    def lacks_gpu(self) -> bool:
+        """Whether the models of this job run without a GPU; the trainer's process never has one."""
+        return cpu.is_needed()
+
+    def job_and_run(self) -> tuple[str, str]:
+        """The job's name, and what tells this run of it from all others."""
+        return self._identity.job, self._identity.run_id
 
 
 class ReferenceWorkload(ModelWorkload, ReferenceModelActor):  # type: ignore[misc]
@@ -45,7 +54,7 @@ class CriticWorkload(ModelWorkload, CriticModelActor):  # type: ignore[misc]
         deepspeed_state.save(self.critic, path)
 
     def load_state(self, path: str) -> None:
-        deepspeed_state.load(self.critic, path)
+        deepspeed_state.load(self.critic, path, sleeps=self.strategy.args.ds.enable_sleep)
         self.trainer.replay_buffer.clear()
 
 
@@ -62,14 +71,23 @@ class ActorWorkload(ModelWorkload, PolicyModelActor):  # type: ignore[misc]
         """Make one group with these engines, for weights to go through; False if it is there already."""
         if self._met == _ids(engines):
             return False
+        self._leave_engines()
         self.vllm_engines = self.trainer.vllm_engines = engines
         if self.rank == 0 and not self.trainer.use_cuda_ipc:
             with _EngineDeath(engines) as death:
                 self.trainer._init_vllm_sync_group(self.strategy.args.vllm.sync_backend)
             if death.happened:
+                self._leave_engines()
                 return True
         self._met = _ids(engines)
         return True
+
+    def _leave_engines(self) -> None:
+        """There is no group with engines any more, and nobody to give weights to."""
+        end_group(getattr(self.trainer, "_model_update_group", None))
+        self.trainer._model_update_group = None
+        self.trainer.vllm_engines = []
+        self._met = ()
 
     def broadcast_to_vllm(self) -> None:
         """Give the weights to all engines. One that dies on the way is noticed by whoever calls it next."""
@@ -87,7 +105,8 @@ class ActorWorkload(ModelWorkload, PolicyModelActor):  # type: ignore[misc]
         deepspeed_state.save(self.actor.model, path, ema=self.ema_model)
 
     def load_state(self, path: str) -> None:
-        deepspeed_state.load(self.actor.model, path, ema=self.ema_model)
+        sleeps = self.strategy.args.ds.enable_sleep
+        deepspeed_state.load(self.actor.model, path, ema=self.ema_model, sleeps=sleeps)
         self.trainer.replay_buffer.clear()
 
 
@@ -136,6 +155,7 @@ class _WayToEngines:
 
     def _note(self, death: _EngineDeath) -> None:
         if death.happened:
+            end_group(self._group)
             self._group = None
             self._actor.trainer.vllm_engines = []
             self._actor._met = ()

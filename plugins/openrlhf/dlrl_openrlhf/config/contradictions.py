@@ -118,6 +118,11 @@ class _Judge:
 
     def rollout(self) -> Iterator[str]:
         get, shown = self._get, self._shown
+        if get["vllm.sync_with_ray"]:
+            yield (
+                f"{shown('vllm.sync_with_ray')} sends weights by a way that dlrl can't mend when an engine dies; leave "
+                "it out, and they go by '--vllm.sync_backend'"
+            )
         if get["eval.dataset"] and not get.has_remote_reward:
             yield f"{shown('eval.dataset')} needs '--reward.remote_url' or '--train.agent_func_path'"
         if get.is_async:
