@@ -58,7 +58,7 @@ def run(side: str, assets: Path, out: Path) -> Times:
     done = subprocess.run(
         [sys.executable, "-m", SIDES[side], *words],
         cwd=ROOT,
-        env={**os.environ, **ENV, "DLRL_HOME": str(out / "home")},
+        env={**os.environ, **ENV, "DLRL_HOME": str(out / "home"), **_temp(assets.parent)},
         capture_output=True,
         text=True,
         check=False,
@@ -68,6 +68,11 @@ def run(side: str, assets: Path, out: Path) -> Times:
     ends = [at for _, _, at in curves(out / "tensorboard")["train/policy_loss"]]
     steps = [after - before for before, after in itertools.pairwise(ends)]
     return Times(start_s=ends[0] - began, step_s=statistics.median(steps[WARM_UP:]))
+
+
+def _temp(folder: Path) -> dict[str, str]:
+    """vLLM leaves its sockets behind."""
+    return {"TMPDIR": str(folder), "VLLM_RPC_BASE_PATH": str(folder)}
 
 
 def main() -> None:

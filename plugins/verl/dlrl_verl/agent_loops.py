@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-from dlrl_verl import cpu
+import ray
+from verl.experimental.agent_loop import AgentLoopManager
+from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 
-cpu.prepare()
-
-import ray  # noqa: E402
-from verl.experimental.agent_loop import AgentLoopManager  # noqa: E402
-from verl.experimental.agent_loop.agent_loop import AgentLoopWorker  # noqa: E402
-
-
-class PreparedAgentLoopWorker(AgentLoopWorker):  # type: ignore[misc]
-    """verl's worker. Where it is loaded, this module gets its process ready."""
+_EXTERNAL = "VERL_USE_EXTERNAL_MODULES"
+"""What verl imports first in any process; see dlrl_verl.cpu."""
 
 
 class RestartedAgentLoopManager(AgentLoopManager):  # type: ignore[misc]
     """verl's manager. A worker that dies is started again, and does its prompts again."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.agent_loop_workers_class = ray.remote(max_restarts=-1, max_task_retries=-1)(PreparedAgentLoopWorker)
+        env = {"env_vars": {_EXTERNAL: os.environ.get(_EXTERNAL, "")}}
+        restarted = ray.remote(max_restarts=-1, max_task_retries=-1, runtime_env=env)
+        self.agent_loop_workers_class = restarted(AgentLoopWorker)
         super().__init__(*args, **kwargs)

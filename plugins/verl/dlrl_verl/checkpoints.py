@@ -6,17 +6,22 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from dlrl_verl.config import Settings
+
 _log = logging.getLogger("dlrl")
 
 _LATEST = "latest_checkpointed_iteration.txt"
 _STEP = "global_step_"
+_MANIFEST = "ckpt_contents.json"
+"""What Megatron's checkpoint manager in verl writes last."""
 
 
 def align_checkpoints(config: Any) -> int | None:
     """Have verl's tracker name the newest checkpoint that is whole; its step, or None if there is none.
 
-    verl writes the tracker last, but a checkpoint can lose a part later: when old ones are deleted, or its storage was
-    full. One that is newer than the tracker says is left alone: verl does it again.
+    verl writes the tracker last, unless it saves in the background: then the actor's part names a step of which the
+    critic's may be missing. And a checkpoint can lose a part later. One that is newer than the tracker says is left
+    alone: verl does it again.
     """
     folder = Path(config.trainer.default_local_dir)
     tracker = folder / _LATEST
@@ -38,11 +43,10 @@ def align_checkpoints(config: Any) -> int | None:
 
 def is_whole(checkpoint: Path, config: Any) -> bool:
     """Whether every role that is trained has its part, and the data its place."""
-    from verl.trainer.ppo.utils import need_critic
-
-    ranks = int(config.trainer.nnodes) * int(config.trainer.n_gpus_per_node)
+    settings = Settings(config)
+    ranks = settings.devices
     parts = [("actor", config.actor_rollout_ref.actor)]
-    if need_critic(config):
+    if settings.has_critic:
         parts.append(("critic", config.critic))
     return (checkpoint / "data.pt").exists() and all(
         _has_all(checkpoint / name, part.strategy, ranks) for name, part in parts
@@ -50,8 +54,8 @@ def is_whole(checkpoint: Path, config: Any) -> bool:
 
 
 def _has_all(folder: Path, strategy: str, ranks: int) -> bool:
-    if strategy == "megatron":  # written last, by rank 0
-        return any((folder / "dist_ckpt" / name).exists() for name in ("metadata.json", ".metadata"))
+    if strategy == "megatron":
+        return (folder / _MANIFEST).exists()
     files = [folder / f"model_world_size_{ranks}_rank_{rank}.pt" for rank in range(ranks)]
     return all(file.exists() and file.stat().st_size > 0 for file in files)
 

@@ -37,11 +37,12 @@ class VerlAdapter(FrameworkAdapter):
         return job_of(config)
 
     def prepare_process(self, role: RoleType | None) -> None:
-        """A plan needs no verl; a process does."""
+        """A plan needs no verl; a process does. The trainer's never has a GPU: it asks the others whether they do."""
         self.check_available()
-        from dlrl_verl import cpu
+        if role is not None:
+            from dlrl_verl import cpu
 
-        cpu.prepare()
+            cpu.prepare()
 
     def _check_version(self) -> None:
         if self.installed_version() is not None:

@@ -7,7 +7,6 @@ What it would start is here already: each name by which it starts something give
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,7 +14,7 @@ from omegaconf import DictConfig
 from verl.checkpoint_engine import base as checkpoint_engine
 from verl.experimental import agent_loop
 from verl.experimental.reward_loop import reward_loop
-from verl.trainer import main_ppo, main_ppo_v0
+from verl.trainer import main_ppo_v0
 from verl.trainer.ppo import ray_trainer
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import validate_config
@@ -59,7 +58,7 @@ class StockRun:
         )
         workers = WorkerGroups({name: self.groups[role] for name, role in _ROLES.items() if role in self.groups})
         with (
-            through_roles(),
+            self.through_roles(),
             replaced(main_ppo_v0, RayPPOTrainer=self._make_trainer(workers)),
             replaced(ray_trainer, ResourcePoolManager=_PlacedPools, create_colocated_worker_cls=_class_dict),
             replaced(llm_server, get_rollout_replica_class=self._replica_class),
@@ -69,6 +68,12 @@ class StockRun:
             TaskRunner().run(config)
         for call in workers.building:
             call.get()
+
+    @contextlib.contextmanager
+    def through_roles(self) -> Iterator[None]:
+        """verl's trainer code calls role groups."""
+        with replaced(checkpoint_engine, ray=RayOfRoles()):
+            yield
 
     def _make_trainer(self, workers: WorkerGroups) -> Any:
         def make(**kwargs: Any) -> _TrainerAtStart:
@@ -83,13 +88,6 @@ class StockRun:
             raise ValueError(f"dlrl runs verl's rollouts on 'vllm' in one piece, not on '{rollout}'")
         places = self.groups[RoleType.ACTOR].place()
         return replica_class(self.groups[RoleType.ROLLOUT], places)
-
-
-@contextlib.contextmanager
-def through_roles() -> Iterator[None]:
-    """verl's trainer code calls role groups."""
-    with replaced(checkpoint_engine, ray=RayOfRoles()):
-        yield
 
 
 class _PlacedPools(ray_trainer.ResourcePoolManager):  # type: ignore[misc]
@@ -128,9 +126,3 @@ class _TrainerAtStart:
         self.init_workers = trainer.init_workers
 
     def fit(self) -> None: ...
-
-
-def environment(config: DictConfig) -> dict[str, str]:
-    """What verl sets for all its processes."""
-    told = main_ppo.get_ppo_ray_runtime_env(config)["env_vars"]
-    return {name: value for name, value in told.items() if name not in os.environ}

@@ -12,16 +12,26 @@ from dlrl_core import BaseTrainer
 from dlrl_core.roles import RoleType
 from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_verl.checkpoints import align_checkpoints
-from dlrl_verl.cpu import without_cuda
-from dlrl_verl.ppo import WatchedGeneration
-from dlrl_verl.stock_run import StockRun, through_roles
+from dlrl_verl.config import RUNTIME_ENV
 
 
 class VerlTrainer(BaseTrainer):
-    """Runs verl's `main_ppo` for the composed config, and commits each of its steps."""
+    """Runs verl's `main_ppo` for the composed config, and commits each of its steps.
+
+    verl is imported when it is known whether there are GPUs: it looks for them then.
+    """
 
     def init(self) -> None:
-        config = without_cuda(OmegaConf.create(OmegaConf.to_container(self.config)))
+        config: Any = OmegaConf.create(OmegaConf.to_container(self.config))
+        config.pop(RUNTIME_ENV, None)
+        if any(self.RG_ACTOR.lacks_gpu()):
+            from dlrl_verl import cpu
+
+            cpu.prepare()
+            cpu.without_cuda(config)
+        from dlrl_verl.ppo import WatchedGeneration
+        from dlrl_verl.stock_run import StockRun
+
         self._history: list[dict[str, Any]] = []
         self._run = StockRun(self._groups, config, self)
         self._run.set_up()
@@ -35,7 +45,7 @@ class VerlTrainer(BaseTrainer):
         ppo = self._run.trainer
         if not self.progress:
             align_checkpoints(self._run.config)
-        with through_roles():
+        with self._run.through_roles():
             if self._is_used:
                 self._end_what_was_going_on()
             self._is_used = True

@@ -14,7 +14,7 @@ from verl.single_controller.base.decorator import MAGIC_ATTR
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
 from dlrl_core import BaseWorkload
-from dlrl_verl import engine_state
+from dlrl_verl import cpu, engine_state
 from dlrl_verl.weight_sync import ServerHandle, sending_weights
 
 T = TypeVar("T", bound=type)
@@ -55,6 +55,10 @@ class WorkerWorkload(BaseWorkload):
         os.environ.update(_WORKER_ENVIRONMENT, RAY_LOCAL_WORLD_SIZE=str(self.local_world_size))
         os.environ.pop("LOCAL_WORLD_SIZE", None)
         self.worker = self.worker_class(*args, **kwargs)
+
+    def lacks_gpu(self) -> bool:
+        """Whether the models have to run on a CPU; the trainer's own process never has a GPU."""
+        return cpu.is_needed()
 
     def place(self) -> tuple[str, tuple[str, ...]]:
         """The node it is on, and its devices there."""
