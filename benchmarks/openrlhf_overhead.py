@@ -8,25 +8,10 @@ Times are those of OpenRLHF's own tensorboard log. Under dlrl each step is also 
 
 from __future__ import annotations
 
-import itertools
-import os
-import statistics
-import subprocess
-import sys
-import tempfile
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.openrlhf_curves import curves
-from benchmarks.report import Comparison, report
+from benchmarks.overhead import Framework, compare
 
-ROOT = Path(__file__).parents[1]
-ROUNDS = 3
-WARM_UP = 4
-STEP_BAR, START_BAR = 1.03, 1.15
-ENV = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
-SIDES = {"dlrl": "benchmarks.openrlhf_dlrl", "stock": "benchmarks.openrlhf_stock"}
 FLAGS = """
 --actor.num_gpus_per_node 1 --critic.num_gpus_per_node 1 --ref.num_gpus_per_node 1 --reward.num_gpus_per_node 1
 --vllm.num_engines 1 --vllm.tensor_parallel_size 1 --vllm.enforce_eager --vllm.sync_backend gloo
@@ -37,14 +22,7 @@ FLAGS = """
 """
 
 
-@dataclass(frozen=True)
-class Times:
-    start_s: float
-    step_s: float
-
-
-def run(side: str, assets: Path, out: Path) -> Times:
-    """One run of one side, in processes of its own."""
+def words(assets: Path, out: Path) -> list[str]:
     paths = {
         "actor.model_name_or_path": assets / "policy",
         "reward.model_name_or_path": assets / "reward",
@@ -53,59 +31,15 @@ def run(side: str, assets: Path, out: Path) -> Times:
         "ckpt.path": out / "ckpt",
         "logger.tensorboard_dir": out / "tensorboard",
     }
-    words = [*FLAGS.split(), *(word for name, path in paths.items() for word in (f"--{name}", str(path)))]
-    began = time.time()
-    done = subprocess.run(
-        [sys.executable, "-m", SIDES[side], *words],
-        cwd=ROOT,
-        env={**os.environ, **ENV, "DLRL_HOME": str(out / "home"), **_temp(assets.parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        sys.exit(f"{side} failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
-    ends = [at for _, _, at in curves(out / "tensorboard")["train/policy_loss"]]
-    steps = [after - before for before, after in itertools.pairwise(ends)]
-    return Times(start_s=ends[0] - began, step_s=statistics.median(steps[WARM_UP:]))
-
-
-def _temp(folder: Path) -> dict[str, str]:
-    """vLLM leaves its sockets behind."""
-    return {"TMPDIR": str(folder), "VLLM_RPC_BASE_PATH": str(folder)}
-
-
-def main() -> None:
-    found: dict[str, list[Times]] = {side: [] for side in SIDES}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        make_tiny = ROOT / "examples" / "openrlhf_ppo" / "make_tiny.py"
-        subprocess.run([sys.executable, str(make_tiny), str(folder / "tiny")], check=True, capture_output=True)
-        for number in range(ROUNDS):
-            for side in sorted(SIDES, reverse=bool(number % 2)):
-                times = run(side, folder / "tiny", folder / f"{side}{number}")
-                found[side].append(times)
-                print(f"{side}: start {times.start_s:.1f} s, step {times.step_s:.3f} s", file=sys.stderr, flush=True)
-    ours, theirs = found["dlrl"], found["stock"]
-    report(
-        [
-            Comparison(
-                name="step",
-                ours_s=[one.step_s for one in ours],
-                theirs_s=[one.step_s for one in theirs],
-                bar=STEP_BAR,
-            ),
-            Comparison(
-                name="start",
-                ours_s=[one.start_s for one in ours],
-                theirs_s=[one.start_s for one in theirs],
-                bar=START_BAR,
-            ),
-        ],
-        ours="dlrl",
-        theirs="stock",
-    )
+    return [*FLAGS.split(), *(word for name, path in paths.items() for word in (f"--{name}", str(path)))]
 
 
 if __name__ == "__main__":
-    main()
+    compare(
+        Framework(
+            make_tiny="examples/openrlhf_ppo/make_tiny.py",
+            sides={"dlrl": "benchmarks.openrlhf_dlrl", "stock": "benchmarks.openrlhf_stock"},
+            words=words,
+            tag="train/policy_loss",
+        )
+    )

@@ -11,7 +11,7 @@ import pytest
 from framework_run import LIMIT_S, environment
 from openrlhf_job import flags, start
 
-from benchmarks.openrlhf_curves import curves
+from benchmarks.curves import curves
 
 ROOT = Path(__file__).parents[2]
 STEPS = 5

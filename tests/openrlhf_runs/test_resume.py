@@ -9,7 +9,7 @@ from pathlib import Path
 from framework_run import LIMIT_S
 from openrlhf_job import flags, start
 
-from benchmarks.openrlhf_curves import curves
+from benchmarks.curves import curves
 
 REWARD_FUNCTION = Path(__file__).parent / "reward_function.py"
 PROMPTS_A_STEP, SAMPLES = 4, 2

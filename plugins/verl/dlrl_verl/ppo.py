@@ -44,6 +44,7 @@ class CommittingPPOTrainer(RayPPOTrainer):  # type: ignore[misc]
 
     def __init__(self, *args: Any, steps: Steps, **kwargs: Any) -> None:
         self.steps = steps
+        self._tracking: _StepTracking | None = None
         super().__init__(*args, **kwargs)
 
     def fit(self) -> None:
@@ -96,7 +97,9 @@ class CommittingPPOTrainer(RayPPOTrainer):  # type: ignore[misc]
     @contextmanager
     def _logging_to_steps(self) -> Iterator[None]:
         def make(*args: Any, **kwargs: Any) -> _StepTracking:
-            return _StepTracking(tracking_class(*args, **kwargs), self.logged)
+            if self._tracking is None:  # one log, however often this is entered
+                self._tracking = _StepTracking(tracking_class(*args, **kwargs), self.logged)
+            return self._tracking
 
         tracking_class = tracking.Tracking
         with replaced(tracking, Tracking=make):

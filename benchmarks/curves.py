@@ -1,4 +1,4 @@
-"""What a run of OpenRLHF wrote to tensorboard, by its own flag."""
+"""What a run of a framework wrote to tensorboard, as it was told to."""
 
 from __future__ import annotations
 

@@ -1,0 +1,52 @@
+#!/bin/bash
+# PPO with verl on Megatron: tensor parallel 2 for actor and critic, vLLM for rollouts. A launch script as for verl itself.
+#   ASSETS: what make_tiny.py has written; OUT: where checkpoints go
+set -x
+
+ASSETS=${ASSETS:-/tmp/tiny}
+OUT=${OUT:-/tmp/verl_megatron}
+HERE=${HERE:-examples/verl_ppo}
+
+MEGATRON=(
+    actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2
+    actor_rollout_ref.ref.megatron.tensor_model_parallel_size=2
+    critic.megatron.tensor_model_parallel_size=2
+)
+
+python3 -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer \
+    algorithm.adv_estimator=gae \
+    algorithm.use_kl_in_reward=True \
+    data.train_files="$ASSETS/train.parquet" \
+    data.val_files="$ASSETS/test.parquet" \
+    data.train_batch_size=8 \
+    data.max_prompt_length=32 \
+    data.max_response_length=16 \
+    actor_rollout_ref.model.path="$ASSETS/model" \
+    actor_rollout_ref.actor.ppo_mini_batch_size=8 \
+    actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4 \
+    actor_rollout_ref.actor.optim.lr=1e-3 \
+    actor_rollout_ref.rollout.name=vllm \
+    actor_rollout_ref.rollout.tensor_model_parallel_size=1 \
+    actor_rollout_ref.rollout.max_model_len=64 \
+    actor_rollout_ref.rollout.max_num_seqs=16 \
+    actor_rollout_ref.rollout.max_num_batched_tokens=256 \
+    actor_rollout_ref.rollout.load_format=auto \
+    actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=4 \
+    actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes=16 \
+    actor_rollout_ref.rollout.agent.num_workers=1 \
+    actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=4 \
+    critic.model.path="$ASSETS/model" \
+    critic.ppo_mini_batch_size=8 \
+    critic.ppo_micro_batch_size_per_gpu=4 \
+    critic.optim.lr=1e-3 \
+    reward.num_workers=1 \
+    reward.custom_reward_function.path="$HERE/reward.py" \
+    trainer.logger='["console"]' \
+    trainer.nnodes=1 \
+    trainer.n_gpus_per_node=2 \
+    trainer.val_before_train=False \
+    trainer.test_freq=-1 \
+    trainer.save_freq=4 \
+    trainer.total_training_steps=8 \
+    trainer.default_local_dir="$OUT" \
+    "${MEGATRON[@]}" "$@"
