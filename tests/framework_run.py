@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import psutil
-from checks import short_temp_folder, wait_until
+from checks import assert_nothing_left, short_temp_folder, wait_until
 
 from dlrl_core.api.chaos import Chaos
 from dlrl_core.api.job_handle import JobHandle
@@ -72,6 +77,40 @@ def survive(job: Watched, deaths: dict[str, set[str]], *, seed: int) -> Any:
     assert job.steps == sorted(job.steps), "a committed step was done again"
     assert result.value["history"][-1]["step"] == result.value["steps"]
     return result.value
+
+
+def make_tiny(example: str, folder: Path) -> Path:
+    """The tiny models of an example."""
+    script = Path(__file__).parents[1] / "examples" / example / "make_tiny.py"
+    subprocess.run([sys.executable, str(script), str(folder)], check=True, capture_output=True)
+    return folder
+
+
+@contextlib.contextmanager
+def cluster(gpus: int) -> Iterator[str]:
+    """A Ray of one node with logical GPUs; its address."""
+    from dlrl_core.plan import ClusterView
+    from dlrl_core.scheduler.local_cluster import LocalCluster
+
+    local = LocalCluster()
+    try:
+        yield local.add_nodes(ClusterView.described(node_num=1, resources={"CPU": 16, "GPU": gpus}))
+    finally:
+        local.stop()
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[str]:
+    """This process is connected to it. In the end nothing may be left: no actor, no state, no engine of vLLM."""
+    import ray
+
+    ray.init(address=address, log_to_driver=False, configure_logging=False)
+    try:
+        yield address
+        assert_nothing_left()
+        wait_until(lambda: not engine_processes(), "all processes of vLLM engines are gone")
+    finally:
+        ray.shutdown()
 
 
 def environment() -> dict[str, str]:
