@@ -10,7 +10,7 @@ VERL := .venvs/verl
 BENCHMARKS := planning calls startup commits failover
 PIP_FLAGS := --disable-pip-version-check --progress-bar off
 
-.PHONY: help demo quickstart test test-core test-openrlhf test-long soak lint bench venv-core venv-openrlhf venv-verl clean
+.PHONY: help demo quickstart test test-core test-openrlhf test-verl test-long soak lint bench venv-core venv-openrlhf venv-verl clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -21,7 +21,7 @@ demo: venv-openrlhf  ## set up, then run a real PPO (OpenRLHF, DeepSpeed, vLLM) 
 quickstart: venv-core  ## set up, then run a job with all five roles on an embedded local Ray, in a minute
 	$(CORE)/bin/dlrl run examples/quickstart/quickstart.yaml
 
-test: test-core test-openrlhf  ## set up, then run all checks and tests
+test: test-core test-openrlhf test-verl  ## set up, then run all checks and tests, but those of test-long
 
 test-core: lint  ## those that need no framework
 	$(CORE)/bin/python -m pytest
@@ -29,8 +29,12 @@ test-core: lint  ## those that need no framework
 test-openrlhf: venv-openrlhf  ## those with real OpenRLHF, DeepSpeed and vLLM
 	$(OPENRLHF)/bin/python -m pytest --timeout 900 -m "not long" tests/openrlhf_config tests/openrlhf_runs
 
-test-long: venv-openrlhf  ## runs of OpenRLHF that are too long for every day: collocated with ZeRO-3, resumed
+test-verl: venv-verl  ## those with real verl, Megatron, FSDP and vLLM
+	$(VERL)/bin/python -m pytest --timeout 900 -m "not long" tests/verl_config tests/verl_runs
+
+test-long: venv-openrlhf venv-verl  ## runs of the frameworks that are too long for every day
 	$(OPENRLHF)/bin/python -m pytest --timeout 900 -m long tests/openrlhf_runs
+	$(VERL)/bin/python -m pytest --timeout 900 -m long tests/verl_runs
 
 lint: venv-core  ## ruff, mypy and import-linter
 	$(CORE)/bin/ruff check .
@@ -38,10 +42,11 @@ lint: venv-core  ## ruff, mypy and import-linter
 	$(CORE)/bin/mypy
 	$(CORE)/bin/lint-imports
 
-bench: venv-core venv-openrlhf  ## run every benchmark; fails if one misses its bar
+bench: venv-core venv-openrlhf venv-verl  ## run every benchmark; fails if one misses its bar
 	@status=0; for name in $(BENCHMARKS); do \
 	  echo "== benchmarks/$$name.py"; $(CORE)/bin/python -m benchmarks.$$name || status=1; done; \
 	  echo "== benchmarks/openrlhf_overhead.py"; $(OPENRLHF)/bin/python -m benchmarks.openrlhf_overhead || status=1; \
+	  echo "== benchmarks/verl_overhead.py"; $(VERL)/bin/python -m benchmarks.verl_overhead || status=1; \
 	  exit $$status
 
 soak: venv-core  ## run the exactness job 200 times under random faults; writes docs/explanation/soak.md

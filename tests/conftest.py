@@ -16,7 +16,7 @@ from dlrl_core.plan import ClusterView
 
 _guard: subprocess.Popen[bytes] | None = None
 
-collect_ignore = [] if importlib.util.find_spec("openrlhf") else ["openrlhf_runs"]
+collect_ignore = [f"{name}_runs" for name in ("openrlhf", "verl") if importlib.util.find_spec(name) is None]
 """Runs of a framework need its own environment; `make test` runs them there."""
 
 
