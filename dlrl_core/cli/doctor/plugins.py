@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dlrl_core.cli.doctor import openrlhf
+from dlrl_core.cli.doctor import openrlhf, verl
 from dlrl_core.cli.doctor.verdict import Verdict, ok, problem
 from dlrl_core.cli.framework_list import framework_row, quiet_host
+
+_EXAMINED = {"openrlhf": openrlhf.check, "verl": verl.check}
+"""Frameworks whose parts are looked at too."""
 
 
 def check() -> Iterator[Verdict]:
@@ -18,8 +21,8 @@ def check() -> Iterator[Verdict]:
         yield ok("plugins", f"{len(host.records)} found: {', '.join(record.name for record in host.records)}")
     for adapter in host.frameworks().values():
         row = framework_row(adapter)
-        if adapter.name == "openrlhf":
-            yield from openrlhf.check(row["installed"], row["problem"])
+        if adapter.name in _EXAMINED:
+            yield from _EXAMINED[adapter.name](row["installed"], row["problem"])
         elif row["is_available"]:
             yield ok(f"framework {adapter.name}", row["installed"] or "comes with its plugin")
         elif row["installed"] is None:

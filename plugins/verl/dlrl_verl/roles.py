@@ -1,7 +1,7 @@
 """Who is in a verl job: trainer, roles, counts, and who shares devices, as verl's own task runner would have it.
 
-verl has one pool of devices for actor, critic and rollout servers, and, if asked for, another one for the reward
-model. The reference has no processes of its own: it is a second model in the actor's, or the actor without its adapter.
+verl has one pool of devices for actor, critic and rollout servers; rewards are computed by a function, without any.
+The reference has no processes of its own: it is a second model in the actor's, or the actor without its adapter.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dlrl_core.spec.class_ref import ClassRef
 from dlrl_core.spec.survival import FailoverScope
 from dlrl_verl.config import Settings
 from dlrl_verl.config.environment import env_of
-from dlrl_verl.config.settings import REWARD
 
 _CALLS_AT_ONCE = 1000
 """Of one server: each prompt is a call. verl gives its servers as many."""
@@ -28,16 +27,11 @@ def job_of(config: Mapping[str, Any]) -> FrameworkDefaults:
     """The whole job for a config that `read` returned."""
     settings = Settings(config)
     shared = _shared(settings)
-    apart = {} if RoleType.REWARD in shared else {RoleType.REWARD: _rewards(settings)}
-    nodes, per_node = settings.number("trainer.nnodes"), settings.number("trainer.n_gpus_per_node")
-    if settings.has_reward_pool:
-        nodes += settings.number(f"{REWARD}.nnodes")
-        per_node = max(per_node, settings.number(f"{REWARD}.n_gpus_per_node"))
     return FrameworkDefaults(
         trainer=ClassRef(module="dlrl_verl.trainer", class_name="VerlTrainer"),
-        roles={**shared, **apart},
-        node_num=nodes,
-        device_per_node=per_node,
+        roles={**shared, RoleType.REWARD: _rewards(settings)},
+        node_num=settings.number("trainer.nnodes"),
+        device_per_node=settings.number("trainer.n_gpus_per_node"),
         device_type=_device_type(settings),
         collocations=(tuple(role.value for role in shared),),
         env=env_of(settings),
@@ -45,16 +39,11 @@ def job_of(config: Mapping[str, Any]) -> FrameworkDefaults:
 
 
 def _shared(settings: Settings) -> dict[RoleType, RoleDefaults]:
-    """Roles of the global pool: one workload for each device, rank i of each role on the same one.
-
-    A rollout server over several devices is run by the first workload of its devices.
-    """
+    """Roles of the global pool: one workload for each device, rank i of each role on the same one."""
     roles = {RoleType.ACTOR: _model(settings, "ActorWorkload")}
     if settings.has_critic:
         roles[RoleType.CRITIC] = _model(settings, "CriticWorkload")
-    roles[RoleType.ROLLOUT] = _server(settings, "RolloutWorkload")
-    if settings.has_reward_model and not settings.has_reward_pool:
-        roles[RoleType.REWARD] = _server(settings, "RewardWorkload")
+    roles[RoleType.ROLLOUT] = _rollouts(settings)
     return roles
 
 
@@ -68,9 +57,10 @@ def _model(settings: Settings, class_name: str) -> RoleDefaults:
     )
 
 
-def _server(settings: Settings, class_name: str) -> RoleDefaults:
+def _rollouts(settings: Settings) -> RoleDefaults:
+    """A server over several devices is run by the first workload of its devices."""
     return RoleDefaults(
-        cls=ClassRef(module="dlrl_verl.rollout", class_name=class_name),
+        cls=ClassRef(module="dlrl_verl.rollout", class_name="RolloutWorkload"),
         total=settings.devices,
         per_node=settings.number("trainer.n_gpus_per_node"),
         failover=FailoverScope.WORKLOAD,
@@ -80,26 +70,10 @@ def _server(settings: Settings, class_name: str) -> RoleDefaults:
 
 def _rewards(settings: Settings) -> RoleDefaults:
     """Those who compute rewards by a function need no device."""
-    if settings.has_reward_pool:
-        return _reward_pool(settings)
     return RoleDefaults(
         cls=ClassRef(module="dlrl_verl.workloads", class_name="RewardWorkload"),
         total=settings.number("reward.num_workers"),
         resource={_device_type(settings): 0},
-        failover=FailoverScope.WORKLOAD,
-        concurrency=_CALLS_AT_ONCE,
-    )
-
-
-def _reward_pool(settings: Settings) -> RoleDefaults:
-    """One workload for each server, with all its devices; one for each device if a server needs several nodes."""
-    per_node, size = settings.number(f"{REWARD}.n_gpus_per_node"), settings.server_devices(f"{REWARD}.rollout")
-    size = 1 if per_node % size else size
-    return RoleDefaults(
-        cls=ClassRef(module="dlrl_verl.rollout", class_name="RewardWorkload"),
-        total=settings.reward_devices // size,
-        per_node=per_node // size,
-        resource={_device_type(settings): size} if size > 1 else {},
         failover=FailoverScope.WORKLOAD,
         concurrency=_CALLS_AT_ONCE,
     )

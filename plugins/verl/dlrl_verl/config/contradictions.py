@@ -1,11 +1,14 @@
-"""Values that can't be together. verl finds most of them itself, when its command has already started."""
+"""Values that can't be together, or that dlrl can't run.
+
+verl finds most of the first kind itself, when its command has already started.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from dlrl_verl.config.places import Places
-from dlrl_verl.config.settings import REWARD, ROLLOUT, Settings
+from dlrl_verl.config.settings import ROLLOUT, Settings
 
 ACTOR = "actor_rollout_ref.actor"
 REFERENCE = "actor_rollout_ref.ref"
@@ -14,8 +17,9 @@ REFERENCE = "actor_rollout_ref.ref"
 def contradictions(settings: Settings, places: Places) -> list[str]:
     """Every contradiction, with the places of the keys that are part of it."""
     judge = _Judge(settings, places)
-    first = [problem for rule in (judge.counts, judge.unsupported, judge.rollout) for problem in rule()]
-    return first or [problem for rule in (judge.parallelism, judge.batches, judge.reward) for problem in rule()]
+    early = (judge.counts, judge.unsupported, judge.servers, judge.rollout)
+    first = [problem for rule in early for problem in rule()]
+    return first or [problem for rule in (judge.parallelism, judge.batches) for problem in rule()]
 
 
 class _Judge:
@@ -51,18 +55,33 @@ class _Judge:
             yield f"{self._shown('actor_rollout_ref.hybrid_engine')} leaves no rollout servers; verl's PPO needs true"
         if self._get["distillation.enabled"]:
             yield f"{self._shown('distillation.enabled')} needs a teacher, and dlrl has no role for one"
+        if self._get["reward.reward_model.enable"]:
+            shown = self._shown("reward.reward_model.enable")
+            yield f"{shown}: dlrl can't run a reward model of verl's yet; use a reward function"
+
+    def servers(self) -> Iterator[str]:
+        """What the rollout servers are, and how weights reach them."""
+        name = f"{ROLLOUT}.name"
+        if self._get[name] is None:
+            yield f"key '{name}' is missing; say which engine answers: 'vllm'"
+        elif self._get[name] != "vllm":
+            yield f"{self._shown(name)}: dlrl can't run rollouts on this engine yet; say 'vllm'"
+        if self._get[f"{ROLLOUT}.disaggregation.enabled"]:
+            shown = self._shown(f"{ROLLOUT}.disaggregation.enabled")
+            yield f"{shown}: dlrl can't run prefill and decode apart from each other yet; leave it out"
+        backend = f"{ROLLOUT}.checkpoint_engine.backend"
+        if self._get[backend] not in (None, "naive"):
+            shown = self._shown(backend)
+            yield f"{shown} is for rollouts on devices of their own; here they share the actor's: say 'naive'"
 
     def rollout(self) -> Iterator[str]:
-        name = self._get[f"{ROLLOUT}.name"]
-        if name is None:
-            yield f"key '{ROLLOUT}.name' is missing; say which engine answers, such as 'vllm'"
         if self._get[f"{ROLLOUT}.mode"] == "sync":
             yield f"{self._shown(f'{ROLLOUT}.mode')} was removed from verl; leave it out, or say 'async'"
         if self._get.number(f"{ROLLOUT}.pipeline_model_parallel_size") > 1:
             yield f"{self._shown(f'{ROLLOUT}.pipeline_model_parallel_size')} is not implemented in verl; say 1"
         expert = self._get.number(f"{ROLLOUT}.expert_parallel_size")
         kinds = tuple(f"{ROLLOUT}.{kind}" for kind in ("tensor_model_parallel_size", "data_parallel_size"))
-        if name != "trtllm" and expert > 1 and expert != self._get.number(kinds[0]) * self._get.number(kinds[1]):
+        if expert > 1 and expert != self._get.number(kinds[0]) * self._get.number(kinds[1]):
             yield f"{self._shown(f'{ROLLOUT}.expert_parallel_size')} must be the product of {self._list(*kinds)}"
         if self._get[f"{ROLLOUT}.val_kwargs.do_sample"] and not self._get[f"{ROLLOUT}.temperature"] > 0:
             asks = self._shown(f"{ROLLOUT}.val_kwargs.do_sample")
@@ -72,7 +91,7 @@ class _Judge:
 
     def parallelism(self) -> Iterator[str]:
         pool = self._list("trainer.nnodes", "trainer.n_gpus_per_node")
-        size = self._get.server_devices(ROLLOUT)
+        size = self._get.server_devices
         if self._get.devices % size:
             tensor = self._shown(f"{ROLLOUT}.tensor_model_parallel_size")
             yield f"{pool} make {self._get.devices} devices; with {tensor} they must be a multiple of {size}"
@@ -121,17 +140,3 @@ class _Judge:
             yield f"key '{new}' is missing; say it, or let verl find it with 'use_dynamic_bsz=True'"
         elif len(given) == 2:
             yield f"{self._list(old, new)} say the same in two ways; leave the first out"
-
-    def reward(self) -> Iterator[str]:
-        if not self._get.has_reward_model:
-            return
-        for key in (f"{REWARD}.model_path", f"{REWARD}.rollout.name"):
-            if self._get[key] is None:
-                yield f"key '{key}' is missing, and {self._shown(f'{REWARD}.enable')} needs it"
-        pool = [f"{REWARD}.nnodes", f"{REWARD}.n_gpus_per_node"]
-        if self._get.has_reward_pool and self._get.reward_devices < 1:
-            yield f"{self._list(*pool)} leave no device for the reward model; say 1 or more of both"
-        elif self._get.reward_devices % self._get.server_devices(f"{REWARD}.rollout"):
-            size = self._get.server_devices(f"{REWARD}.rollout")
-            where = self._list(*(pool if self._get.has_reward_pool else ("trainer.nnodes", "trainer.n_gpus_per_node")))
-            yield f"{where} make {self._get.reward_devices} devices for the reward model; a server of it takes {size}"

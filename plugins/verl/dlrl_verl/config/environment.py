@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dlrl_verl.config.settings import REWARD, ROLLOUT, Settings
+from dlrl_verl.config.settings import ROLLOUT, Settings
 
 OWN_ENV = {
     "TOKENIZERS_PARALLELISM": "true",
@@ -26,10 +26,7 @@ def env_of(settings: Settings) -> dict[str, str]:
 
 
 def _exact(settings: Settings) -> dict[str, str]:
-    is_asked = settings[f"{ROLLOUT}.full_determinism"] or (
-        settings.has_reward_model and settings[f"{REWARD}.rollout.full_determinism"]
-    )
-    if not is_asked:
+    if not settings[f"{ROLLOUT}.full_determinism"]:
         return {}
     seed = str(settings.number(f"{ROLLOUT}.seed", 42))
     return {"VERL_FULL_DETERMINISM": "1", "VLLM_BATCH_INVARIANT": "1", "PYTHONHASHSEED": seed}

@@ -9,7 +9,6 @@ RUNTIME_ENV = "runtime_env"
 """The part of a config that is not verl's: `env_vars` of the job, as in `ray job submit --runtime-env-json`."""
 
 ROLLOUT = "actor_rollout_ref.rollout"
-REWARD = "reward.reward_model"
 
 
 class Settings:
@@ -47,34 +46,9 @@ class Settings:
         return bool(self["algorithm.use_kl_in_reward"] or self["actor_rollout_ref.actor.use_kl_loss"])
 
     @property
-    def has_reward_model(self) -> bool:
-        return bool(self[f"{REWARD}.enable"])
-
-    @property
-    def has_reward_pool(self) -> bool:
-        """Whether the reward model has devices of its own."""
-        return self.has_reward_model and bool(self[f"{REWARD}.enable_resource_pool"])
-
-    @property
-    def reward_devices(self) -> int:
-        if not self.has_reward_pool:
-            return self.devices
-        return self.number(f"{REWARD}.nnodes", 0) * self.number(f"{REWARD}.n_gpus_per_node", 0)
-
-    def server_devices(self, section: str) -> int:
-        """How many devices one server of this section takes; prefill and decode count if they are apart."""
-        tensor = self.number(f"{section}.tensor_model_parallel_size")
-        apart = f"{section}.disaggregation"
-        if self[f"{apart}.enabled"]:
-            decode = self.number(f"{apart}.decode_tensor_model_parallel_size", tensor)
-            tensor = tensor * self.number(f"{apart}.prefill_replicas") + decode * self.number(
-                f"{apart}.decode_replicas"
-            )
-        return (
-            tensor
-            * self.number(f"{section}.data_parallel_size")
-            * self.number(f"{section}.pipeline_model_parallel_size")
-        )
+    def server_devices(self) -> int:
+        """How many devices one rollout server takes."""
+        return self.number(f"{ROLLOUT}.tensor_model_parallel_size") * self.number(f"{ROLLOUT}.data_parallel_size")
 
     def model_devices(self, section: str) -> int:
         """How many devices one copy of a Megatron model takes; 1 for other engines, which verl cuts as it likes."""
