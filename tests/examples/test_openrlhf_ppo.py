@@ -16,4 +16,5 @@ def test_the_launch_script_is_a_job_of_all_five_roles_with_its_environment(monke
 
     assert {role.role: role.total for role in spec.roles} == dict.fromkeys(RoleType, 1)
     assert spec.config.plain()["actor"]["model_name_or_path"] == "/data/tiny/policy"
-    assert spec.global_env == {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+    exported = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+    assert spec.global_env == {"NCCL_DEBUG": "WARN", "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1", **exported}
