@@ -1,22 +1,17 @@
-"""Tiny models for all runs of real verl, and processes that have imported it."""
+"""One cluster and one set of tiny models for all runs of real verl, and processes that have imported it."""
 
 from __future__ import annotations
 
-import importlib.util
 import multiprocessing
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from framework_run import cluster, connected, make_tiny
 
-collect_ignore_glob = [] if importlib.util.find_spec("verl") else ["test_*.py"]
-
-MAKE_TINY = Path(__file__).parents[2] / "examples" / "verl_ppo" / "make_tiny.py"
 IMPORTED = [
     "vllm.model_executor.layers.linear",
     "vllm.model_executor.layers.batch_invariant",
@@ -28,9 +23,19 @@ IMPORTED = [
 
 @pytest.fixture(scope="session")
 def tiny_assets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    subprocess.run([sys.executable, str(MAKE_TINY), str(folder)], check=True, capture_output=True)
-    return folder
+    return make_tiny("verl_ppo", tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="session")
+def cluster_4_gpus() -> Iterator[str]:
+    with cluster(gpus=4) as address:
+        yield address
+
+
+@pytest.fixture
+def ray_4_gpus(cluster_4_gpus: str) -> Iterator[str]:
+    with connected(cluster_4_gpus) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

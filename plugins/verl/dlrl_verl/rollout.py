@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,7 @@ class RolloutWorkload(BaseWorkload):
         """Make the server, with what verl has for it."""
         own_engine("dlrl_verl.cpu")
         self._server = vLLMHttpServer(**server)
+        os.environ["VERL_RAY_JOB_ID"] = self._identity.run_id  # in the path where weights are handed over
 
     async def launch_server(self, **told: Any) -> None:
         await self._server.launch_server(**told)

@@ -12,20 +12,20 @@ from typing import Any
 
 from omegaconf import DictConfig
 from verl.checkpoint_engine import base as checkpoint_engine
-from verl.experimental import agent_loop
+from verl.experimental.agent_loop import agent_loop
 from verl.experimental.reward_loop import reward_loop
 from verl.trainer import main_ppo_v0
 from verl.trainer.ppo import ray_trainer
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import validate_config
 from verl.utils.device import auto_set_device
-from verl.workers.rollout import llm_server
+from verl.workers.rollout import llm_server, router
 
 from dlrl_core.roles import RoleType
 from dlrl_core.trainer.framework_seam import Member, RayOfRoles, Starting, replaced
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_core.workload.class_loader import undecorated
-from dlrl_verl.agent_loops import RestartedAgentLoopManager
+from dlrl_verl.helpers import RestartingRay
 from dlrl_verl.ppo import CommittingPPOTrainer, Steps
 from dlrl_verl.servers import SteadyHandle, replica_class
 from dlrl_verl.worker_group import WorkerGroups
@@ -63,7 +63,8 @@ class StockRun:
             replaced(ray_trainer, ResourcePoolManager=_PlacedPools, create_colocated_worker_cls=_class_dict),
             replaced(llm_server, get_rollout_replica_class=self._replica_class),
             replaced(reward_loop, ray=_RayOfRewards(self.groups[RoleType.REWARD])),
-            replaced(agent_loop, AgentLoopManager=RestartedAgentLoopManager),
+            replaced(agent_loop, ray=RestartingRay()),
+            replaced(router, ray=RestartingRay()),
         ):
             TaskRunner().run(config)
         for call in workers.building:

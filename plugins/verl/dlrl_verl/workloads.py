@@ -88,6 +88,12 @@ class ActorWorkload(WorkerWorkload):
 
     worker_class = ActorRolloutRefWorker
 
+    def init_model(self) -> None:
+        """As verl's, but for where weights are handed over: two jobs of one driver have the same Ray job."""
+        self.worker.init_model()
+        rollout, job_id = self.worker.rollout, ray.get_runtime_context().get_job_id()
+        rollout.zmq_handle = rollout.zmq_handle.replace(job_id, self._identity.run_id)
+
     def meet_servers(self, servers: Sequence[Sequence[Any]]) -> None:
         """These processes are the servers now: for each replica, that of each of its nodes."""
         rollout = self.worker.rollout

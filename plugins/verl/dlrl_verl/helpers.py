@@ -1,0 +1,25 @@
+"""The processes that verl starts beside its workers: agent loops and the router of requests to rollout servers.
+
+They turn prompts into requests, and keep nothing that would be missed: Ray restarts them, and their work is done again.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import ray
+
+_EXTERNAL = "VERL_USE_EXTERNAL_MODULES"
+"""What verl imports first in any process; see dlrl_verl.cpu."""
+
+
+class RestartingRay:
+    """Ray, as verl uses it to start them."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(ray, name)
+
+    def remote(self, actor_class: type) -> Any:
+        env = {"env_vars": {_EXTERNAL: os.environ.get(_EXTERNAL, "")}}
+        return ray.remote(max_restarts=-1, max_task_retries=-1, runtime_env=env)(actor_class)
