@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any
 
-import ray
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMReplica
 
-from dlrl_core.errors import SpecError
+from dlrl_core.errors import ClusterError, SpecError
+from dlrl_core.scheduler.workload_launcher import find_actor
 from dlrl_core.trainer.framework_seam import Member, MemberMethod
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_core.workload.death_reason import GONE
 
 _AGAIN_S = 0.5
+_BACK_S = 1800.0
+"""A replacement takes as long as its engine starts, on a node that may have to be found."""
 
 
 class AwaitedMember(Member):
@@ -39,9 +42,9 @@ class SteadyHandle:
     A call whose process dies is made again on the one that takes its place.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, job: str) -> None:
         self._name = name
-        self._namespace = ray.get_runtime_context().namespace
+        self._job = job
         self._actor: Any = None
 
     def __getattr__(self, method: str) -> _SteadyMethod:
@@ -50,25 +53,27 @@ class SteadyHandle:
         return _SteadyMethod(self, method)
 
     def __reduce__(self) -> Any:
-        return _steady, (self._name, self._namespace)
+        return SteadyHandle, (self._name, self._job)
 
     async def call(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         while True:
+            actor = self._actor or await self._found()
             try:
-                if self._actor is None:
-                    self._actor = ray.get_actor(self._name, namespace=self._namespace)
-                return await self._actor.invoke_coroutine.remote(method, *args, **kwargs)
-            except (ValueError, *GONE) as error:
-                if isinstance(error, ValueError) and self._actor is not None:
-                    raise
+                return await actor.invoke_coroutine.remote(method, *args, **kwargs)
+            except GONE:
                 self._actor = None
                 await asyncio.sleep(_AGAIN_S)
 
-
-def _steady(name: str, namespace: str) -> SteadyHandle:
-    handle = SteadyHandle.__new__(SteadyHandle)
-    handle.__dict__.update(_name=name, _namespace=namespace, _actor=None)
-    return handle
+    async def _found(self) -> Any:
+        """The process of that name; one that is being replaced is waited for."""
+        deadline = time.monotonic() + _BACK_S
+        while True:
+            self._actor = find_actor(self._job, self._name)
+            if self._actor is not None:
+                return self._actor
+            if time.monotonic() > deadline:
+                raise ClusterError(f"workload '{self._name}' of job '{self._job}' is gone for {_BACK_S:g} s")
+            await asyncio.sleep(_AGAIN_S)
 
 
 class _SteadyMethod:
@@ -80,7 +85,7 @@ class _SteadyMethod:
         return asyncio.ensure_future(self._handle.call(self._method, args, kwargs))
 
 
-def replica_class(rollouts: RoleGroup, places: Sequence[tuple[str, tuple[str, ...]]]) -> type:
+def replica_class(job: str, rollouts: RoleGroup, places: Sequence[tuple[str, tuple[str, ...]]]) -> type:
     """verl's replica with servers that are workloads; `places` has the node and devices of each rank of the policy."""
 
     class RoleReplica(vLLMReplica):  # type: ignore[misc]
@@ -94,7 +99,7 @@ def replica_class(rollouts: RoleGroup, places: Sequence[tuple[str, tuple[str, ..
             await asyncio.gather(*(server.launch_server.remote(**met) for server in self.servers))
             host, port = await self.servers[0].get_server_address.remote()
             self._server_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            self._server_handle = SteadyHandle(self.servers[0].handle.name)
+            self._server_handle = SteadyHandle(self.servers[0].handle.name, job)
 
         def _server(self, node: int) -> AwaitedMember:
             seats = len(rollouts) * self.world_size // len(places)

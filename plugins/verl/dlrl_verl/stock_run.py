@@ -47,6 +47,7 @@ class StockRun:
         self.groups = groups
         self.config = config
         self._steps = steps
+        self._job, _ = groups[RoleType.ACTOR].job_and_run()[0]
         self.trainer: CommittingPPOTrainer
 
     def set_up(self) -> None:
@@ -62,7 +63,7 @@ class StockRun:
             replaced(main_ppo_v0, RayPPOTrainer=self._make_trainer(workers)),
             replaced(ray_trainer, ResourcePoolManager=_PlacedPools, create_colocated_worker_cls=_class_dict),
             replaced(llm_server, get_rollout_replica_class=self._replica_class),
-            replaced(reward_loop, ray=_RayOfRewards(self.groups[RoleType.REWARD])),
+            replaced(reward_loop, ray=_RayOfRewards(self._job, self.groups[RoleType.REWARD])),
             replaced(agent_loop, ray=RestartingRay()),
             replaced(router, ray=RestartingRay()),
         ):
@@ -88,7 +89,7 @@ class StockRun:
         if rollout != "vllm" or disaggregation_enabled:
             raise ValueError(f"dlrl runs verl's rollouts on 'vllm' in one piece, not on '{rollout}'")
         places = self.groups[RoleType.ACTOR].place()
-        return replica_class(self.groups[RoleType.ROLLOUT], places)
+        return replica_class(self._job, self.groups[RoleType.ROLLOUT], places)
 
 
 class _PlacedPools(ray_trainer.ResourcePoolManager):  # type: ignore[misc]
@@ -106,7 +107,8 @@ def _class_dict(class_dict: Mapping[str, Any]) -> Mapping[str, Any]:
 class _RayOfRewards(RayOfRoles):
     """Ray, as verl's reward loop uses it: its workers are the reward role."""
 
-    def __init__(self, rewards: RoleGroup) -> None:
+    def __init__(self, job: str, rewards: RoleGroup) -> None:
+        self._job = job
         self._rewards = rewards
         self._started = 0
 
@@ -117,7 +119,7 @@ class _RayOfRewards(RayOfRoles):
         member = Member(self._rewards, self._started)
         self._started += 1
         member.build.remote(*args).get()
-        return SteadyHandle(member.handle.name)
+        return SteadyHandle(member.handle.name, self._job)
 
 
 class _TrainerAtStart:

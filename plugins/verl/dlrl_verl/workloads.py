@@ -60,6 +60,10 @@ class WorkerWorkload(BaseWorkload):
         """Whether the models have to run on a CPU; the trainer's own process never has a GPU."""
         return cpu.is_needed()
 
+    def job_and_run(self) -> tuple[str, str]:
+        """The job's name, and what tells this run of it from all others."""
+        return self._identity.job, self._identity.run_id
+
     def place(self) -> tuple[str, tuple[str, ...]]:
         """The node it is on, and its devices there."""
         return ray.get_runtime_context().get_node_id(), self.device_ids
