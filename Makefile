@@ -21,16 +21,16 @@ demo: venv-openrlhf  ## set up, then run a real PPO (OpenRLHF, DeepSpeed, vLLM) 
 quickstart: venv-core  ## set up, then run a job with all five roles on an embedded local Ray, in a minute
 	$(CORE)/bin/dlrl run examples/quickstart/quickstart.yaml
 
-test: test-core test-openrlhf test-verl  ## set up, then run all checks and tests, but those of test-long
+test: test-core test-openrlhf  ## set up, then run all checks and tests, but those of test-verl and test-long
 
 test-core: lint  ## those that need no framework
-	$(CORE)/bin/python -m pytest
+	$(CORE)/bin/python -m pytest --durations 25
 
 test-openrlhf: venv-openrlhf  ## those with real OpenRLHF, DeepSpeed and vLLM
-	$(OPENRLHF)/bin/python -m pytest --timeout 900 -m "not long" tests/openrlhf_config tests/openrlhf_runs
+	$(OPENRLHF)/bin/python -m pytest --durations 15 --timeout 900 -m "not long" tests/openrlhf_config tests/openrlhf_runs
 
 test-verl: venv-verl  ## those with real verl, Megatron, FSDP and vLLM
-	$(VERL)/bin/python -m pytest --timeout 900 -m "not long" tests/verl_config tests/verl_runs
+	$(VERL)/bin/python -m pytest --durations 15 --timeout 900 -m "not long" tests/verl_config tests/verl_runs
 
 test-long: venv-openrlhf venv-verl  ## runs of the frameworks that are too long for every day
 	$(OPENRLHF)/bin/python -m pytest --timeout 900 -m long tests/openrlhf_runs
