@@ -43,7 +43,8 @@ class ExpectedRestarts:
 def choose_deaths(spec: JobSpec, seed: int) -> list[Death]:
     """One process of each role, the trainer and the master; the seed chooses ranks and order.
 
-    A role that declares 'stop' is left out: its death is to end the job.
+    A role that declares 'stop' is left out: its death is to end the job. The master comes last: steps go on without
+    it, and there must be some left for everybody.
     """
     chance = random.Random(seed)
     scopes = declared_scopes(spec)
@@ -52,9 +53,9 @@ def choose_deaths(spec: JobSpec, seed: int) -> list[Death]:
         for one in spec.roles
         if scopes[one.role] is not FailoverScope.STOP
     ]
-    deaths += [Death(victim=TRAINER), Death(victim=MASTER)]
+    deaths.append(Death(victim=TRAINER))
     chance.shuffle(deaths)
-    return deaths
+    return [*deaths, Death(victim=MASTER)]
 
 
 def expected_restarts(death: Death, everybody: Iterable[str]) -> ExpectedRestarts:
