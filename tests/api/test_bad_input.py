@@ -205,7 +205,7 @@ BAD_BUILDS = {
     "framework empty": (lambda: good().framework(""), "framework is ''; it must be a text that is not empty"),
     "framework not installed": (
         lambda: RLJobBuilder().framework("verl").config(["trainer.n_gpus_per_node=8"]),
-        "framework 'verl' is registered but verl is not installed; run: pip install 'dlrl[verl]'",
+        "verl and hydra-core are not installed here; run: pip install 'dlrl[verl]', or give the composed YAML",
     ),
     "policy unknown": (lambda: good().policy("colocate_snyc"), "did you mean 'colocate_sync'?"),
 }  # fmt: skip
