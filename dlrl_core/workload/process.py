@@ -27,6 +27,7 @@ AT_PROCESS_START = (
 )
 """Prefixes of variables that a process reads when it starts: set later they would have no effect."""
 
+_TRACKER = "multiprocessing.resource_tracker"
 _PORTS = range(20_000, 30_000)
 """Below the range from which the kernel hands out ports, so that nobody gets one of ours by chance."""
 
@@ -163,11 +164,15 @@ def thread_stacks() -> str:
 
 
 def end_children() -> None:
-    """Kill all processes that this one started: they must not outlive it."""
+    """Kill all processes that this one started: they must not outlive it.
+
+    But for those of Python's own that remove what shared memory the others leave, and then end by themselves.
+    """
     import psutil
 
     for child in psutil.Process().children(recursive=True):
         try:
-            child.kill()
+            if _TRACKER not in " ".join(child.cmdline()):
+                child.kill()
         except psutil.NoSuchProcess:
             continue
