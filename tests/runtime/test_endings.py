@@ -130,10 +130,10 @@ def test_a_driver_that_looks_late_still_gets_the_result():
 
     from dlrl_core.master.launch import MasterLimits
     from dlrl_core.plan import make_plan
-    from dlrl_core.scheduler.cluster_probe import living_actors, view_cluster
+    from dlrl_core.scheduler.cluster_probe import living_actors, view_capacity
 
     early = job("Finishes", word="kept")
-    plan = make_plan(early.spec, view_cluster())
+    plan = make_plan(early.spec, view_capacity())
     handle = submit_with_plan("late", early, plan, MasterLimits(linger_s=0.1))
     wait_until(lambda: not living_actors(), "the Master has gone by itself", 60)
     assert handle.status().state == "finished"
