@@ -125,10 +125,10 @@ def test_a_plan_whose_place_was_taken_in_between_is_made_again_elsewhere(ray_2_n
     from ray.util import placement_group, remove_placement_group
 
     from dlrl_core.plan import make_plan
-    from dlrl_core.scheduler.cluster_probe import view_cluster
+    from dlrl_core.scheduler.cluster_probe import view_capacity
 
     late = job()
-    plan = make_plan(late.spec, view_cluster())
+    plan = make_plan(late.spec, view_capacity())
     group = placement_group([{"GPU": 4}], bundle_label_selector=[{"ray.io/node-id": plan.nodes[0].node_id}])
     ray.get(group.ready())
     try:
