@@ -35,7 +35,7 @@ def test_the_first_steps_are_those_of_stock_verl(ray_4_gpus, tiny_assets, tmp_pa
             trainer__total_training_steps=STEPS,
             trainer__logger="[tensorboard]",
             data__shuffle=False,
-            actor_rollout_ref__rollout__temperature=0,  # always the likeliest token
+            actor_rollout_ref__rollout__full_determinism=True,
         )
 
     start("equal", words("dlrl"), TENSORBOARD_DIR=str(tmp_path / "dlrl")).handle.wait(timeout=LIMIT_S)
