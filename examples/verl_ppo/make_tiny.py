@@ -1,4 +1,4 @@
-"""Makes what a tiny PPO with verl needs, on the spot: a model, a critic, their tokenizer, and prompts.
+"""Makes what a tiny PPO with verl needs, on the spot: a model, a critic, a reward model, their tokenizer, and prompts.
 
     python make_tiny.py FOLDER
 
@@ -15,7 +15,13 @@ from typing import Any
 import pandas  # type: ignore[import-untyped]
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, Qwen2ForTokenClassification
+from transformers import (
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen2ForSequenceClassification,
+    Qwen2ForTokenClassification,
+)
 
 _TRAIN_PROMPTS = 64
 _TEST_PROMPTS = 8
@@ -28,7 +34,7 @@ _TEMPLATE = (
 
 
 def make_tiny(folder: Path) -> None:
-    """Write `model`, `critic`, `train.parquet` and `test.parquet` to the folder.
+    """Write `model`, `critic`, `reward_model`, `train.parquet` and `test.parquet` to the folder.
 
     The critic is for FSDP, where its head would be another one in each run. On Megatron a critic starts from `model`,
     as its bridge expects, with a head that its seed gives.
@@ -37,6 +43,7 @@ def make_tiny(folder: Path) -> None:
     tokenizer = _tokenizer()
     _model(Qwen2ForCausalLM, folder / "model", tokenizer, seed=0)
     _model(Qwen2ForTokenClassification, folder / "critic", tokenizer, seed=1, num_labels=1)
+    _model(Qwen2ForSequenceClassification, folder / "reward_model", tokenizer, seed=2, num_labels=1)
     chance = random.Random(0)
     _prompts(chance, _TRAIN_PROMPTS).to_parquet(folder / "train.parquet")
     _prompts(chance, _TEST_PROMPTS).to_parquet(folder / "test.parquet")

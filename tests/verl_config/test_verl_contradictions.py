@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from verl_sources import changed, needs_verl, problems_of, read_mapping
+from verl_sources import REWARD_MODEL, changed, needs_verl, problems_of, read_mapping
 
 from dlrl_core.errors import SpecError
 
@@ -101,8 +101,20 @@ def test_a_contradiction_is_named_with_its_keys_and_their_places(words, problem,
             "here they share the actor's: say 'naive'",
         ),
         (
-            {"reward__reward_model__enable": True},
-            "'reward.reward_model.enable=True' (in the config): dlrl can't run a reward model of verl's yet; use a reward function",
+            {**REWARD_MODEL, "reward__reward_model__rollout__name": "sglang"},
+            "'reward.reward_model.rollout.name=sglang' (in the config): dlrl can't run a reward model on this engine yet",
+        ),
+        (
+            {**REWARD_MODEL, "reward__reward_model__model_path": None},
+            "'reward.reward_model.enable=True' (in the config) needs 'reward.reward_model.model_path'",
+        ),
+        (
+            {**REWARD_MODEL, "reward__reward_model__enable_resource_pool": True},
+            "'reward.reward_model.nnodes=0' (in the config) must be a whole number from 1 on",
+        ),
+        (
+            {**REWARD_MODEL, "reward__reward_model__rollout__tensor_model_parallel_size": 3},
+            "make 4 devices; with 'reward.reward_model.rollout.tensor_model_parallel_size=3' (in the config)",
         ),
         ({"critic__ppo_mini_batch_size": 16}, "is less than 'critic.ppo_mini_batch_size=16' (in the config)"),
     ],

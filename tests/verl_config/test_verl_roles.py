@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from verl_sources import changed, job_of
+from verl_sources import REWARD_MODEL, changed, job_of
 
 from dlrl_core.roles import RoleType
 from dlrl_core.spec import ClassRef
@@ -69,6 +69,23 @@ def test_rewards_of_a_function_take_no_device():
     reward = spec_of().role(RoleType.REWARD)
 
     assert (reward.total, reward.resource["GPU"], reward.cls.module) == (2, 0, "dlrl_verl.workloads")
+
+
+def test_a_reward_model_has_a_server_on_each_device_of_the_policy():
+    spec = spec_of(**REWARD_MODEL)
+
+    assert [tuple(group) for group in spec.collocations] == [("actor", "critic", "rollout", "reward")]
+    reward = spec.role(RoleType.REWARD)
+    assert (reward.total, reward.cls.class_name) == (4, "RewardModelWorkload")
+
+
+def test_a_reward_model_with_a_pool_of_its_own_has_nodes_of_its_own():
+    pool = {"reward__reward_model__enable_resource_pool": True, "reward__reward_model__nnodes": 1}
+    job = job_of(changed(**REWARD_MODEL, **pool, reward__reward_model__n_gpus_per_node=2))
+    nodes = {role: {row["node"] for row in job.plan().rows() if row["role"] == role} for role in ("actor", "reward")}
+
+    assert (job.spec.node_num, job.spec.device_per_node, job.spec.role(RoleType.REWARD).total) == (2, 4, 2)
+    assert nodes["actor"].isdisjoint(nodes["reward"])
 
 
 def test_each_role_restarts_as_little_as_it_can():

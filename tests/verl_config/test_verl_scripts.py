@@ -43,3 +43,10 @@ def test_a_script_that_verl_refuses_or_dlrl_cannot_run_is_refused_with_the_reaso
         job_of(SCRIPTS[name])
 
     assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_a_script_for_another_engine_yields_a_plan_when_told_to_use_vllm(name):
+    job = job_of([*SCRIPTS[name], "actor_rollout_ref.rollout.name=vllm"])
+
+    assert {"actor", "rollout"} <= {row["role"] for row in job.plan().rows()}

@@ -35,12 +35,11 @@ REFUSED = {
 """Scripts that verl itself refuses: it takes one key for new that is not, or its config is in another package."""
 
 UNSUPPORTED = {
-    "grpo_trainer/run_mistral_nemo_12b_skyworkrm_fsdp": "dlrl can't run a reward model of verl's yet",
     "grpo_trainer/run_qwen3_30b_a3b_megatron": "'actor_rollout_ref.rollout.name=trtllm'",
     "grpo_trainer/run_qwen3_5-122b-a10b_veomni": "'actor_rollout_ref.rollout.name=sglang'",
     "grpo_trainer/run_qwen3_5_35b_a3b_veomni": "'actor_rollout_ref.rollout.name=sglang'",
 }
-"""Scripts that verl would run and dlrl can't: they have a reward model, or rollouts that are not on vLLM."""
+"""Scripts that verl would run and dlrl can't: their rollouts are not on vLLM."""
 
 PLANNED = [name for name in SCRIPTS if name not in {**REFUSED, **UNSUPPORTED}]
 
@@ -111,6 +110,13 @@ WHOLE: dict[str, Any] = {
     },
 }
 """As composed as a plan needs it: PPO on Megatron, 4 devices."""
+
+REWARD_MODEL = {
+    "reward__reward_model__enable": True,
+    "reward__reward_model__model_path": "scores",
+    "reward__reward_model__rollout__name": "vllm",
+}
+"""What `changed` takes for a reward model instead of a function."""
 
 
 def _is_installed() -> bool:

@@ -10,6 +10,13 @@ from verl_job import FSDP, overrides, start
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "verl_ppo"
 STEPS = 16
+REWARD_MODEL = """
+algorithm.adv_estimator=grpo algorithm.use_kl_in_reward=False
+reward.custom_reward_function.path=null reward.reward_model.enable=True
+reward.reward_model.rollout.name=vllm reward.reward_model.rollout.tensor_model_parallel_size=1
+reward.reward_model.rollout.dtype=float32 reward.reward_model.rollout.max_model_len=128
+reward.reward_model.rollout.max_num_seqs=16 reward.reward_model.rollout.max_num_batched_tokens=256
+"""
 
 
 def test_ppo_on_fsdp(ray_4_gpus, tiny_assets, tmp_path):
@@ -36,6 +43,17 @@ def test_the_example_of_megatron_with_data_parallel_2(ray_4_gpus, tiny_assets, t
 
     assert survive(watched, deaths, seed=6)["steps"] == STEPS
     assert (tmp_path / "latest_checkpointed_iteration.txt").read_text() == str(STEPS)
+
+
+def test_a_reward_model_on_the_devices_of_the_policy(ray_4_gpus, tiny_assets, tmp_path):
+    words = overrides(
+        FSDP, tiny_assets, tmp_path, *REWARD_MODEL.split(), trainer__total_training_steps=STEPS, trainer__total_epochs=3
+    )
+    watched = start("scored", words)
+
+    result = survive(watched, {"reward-1": {"reward-1"}, "reward-0": {"reward-0"}}, seed=8)
+
+    assert len({round(one["reward"], 6) for one in result["history"]}) > 1, "answers are scored one by one"
 
 
 def test_the_example_of_grpo_on_fsdp(ray_4_gpus, tiny_assets, tmp_path, monkeypatch):

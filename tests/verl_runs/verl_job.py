@@ -48,18 +48,19 @@ trainer.val_before_train=False trainer.test_freq=-1 trainer.save_freq=-1
 """
 
 
-def overrides(engine: str, assets: Path, out: Path, **more: Any) -> list[str]:
+def overrides(engine: str, assets: Path, out: Path, *words: str, **more: Any) -> list[str]:
     """verl's own overrides for the tiny model; `trainer__save_freq=2` adds `trainer.save_freq=2`."""
     told = {
         "data.train_files": assets / "train.parquet",
         "data.val_files": assets / "test.parquet",
         "actor_rollout_ref.model.path": assets / "model",
-        "critic.model.path": assets / "model",
+        "critic.model.path": assets / ("critic" if engine is FSDP else "model"),
+        "reward.reward_model.model_path": assets / "reward_model",
         "reward.custom_reward_function.path": REWARD,
         "trainer.default_local_dir": out / "checkpoints",
         **{name.replace("__", "."): value for name, value in more.items()},
     }
-    return [*engine.split(), *COMMON.split(), *(f"{name}={value}" for name, value in told.items())]
+    return [*engine.split(), *COMMON.split(), *(f"{name}={value}" for name, value in told.items()), *words]
 
 
 def builder(words: Sequence[str], **env: str) -> RLJobBuilder:

@@ -1,4 +1,5 @@
-"""The processes that verl starts beside its workers: agent loops and the router of requests to rollout servers.
+"""The processes that verl starts beside its workers: agent loops, the router of requests to rollout servers, and those
+who ask a reward model.
 
 They turn prompts into requests, and keep nothing that would be missed: Ray restarts them, and their work is done again.
 """
@@ -23,3 +24,18 @@ class RestartingRay:
     def remote(self, actor_class: type) -> Any:
         env = {"env_vars": {_EXTERNAL: os.environ.get(_EXTERNAL, "")}}
         return ray.remote(max_restarts=-1, max_task_retries=-1, runtime_env=env)(actor_class)
+
+
+class NamelessRay(RestartingRay):
+    """The same for those that verl gives a fixed name, which two jobs of one cluster can't both have."""
+
+    def remote(self, actor_class: type) -> _Nameless:
+        return _Nameless(super().remote(actor_class))
+
+
+class _Nameless:
+    def __init__(self, actor_class: Any) -> None:
+        self._class = actor_class
+
+    def options(self, *, name: str, **rest: Any) -> Any:
+        return self._class.options(**rest)

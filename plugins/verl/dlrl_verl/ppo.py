@@ -36,8 +36,6 @@ class Steps(Protocol):
 
     def done(self, global_step: int, shown: Mapping[str, float], progress: dict[str, Any]) -> None: ...
 
-    def look_after_workloads(self) -> None: ...
-
 
 class CommittingPPOTrainer(RayPPOTrainer):  # type: ignore[misc]
     """verl's trainer: where it would log a step, the step is also committed."""
@@ -132,32 +130,33 @@ class _StepTracking:
         return getattr(self._loggers, name)
 
 
-class WatchedGeneration:
-    """verl's agent loop manager. While it generates, the job looks after those whom only the agent loops call."""
+class Watched:
+    """A manager of verl's. While its long call goes on, the job looks after those whom other processes call for it."""
 
-    def __init__(self, manager: Any, look_after: Callable[[], None]) -> None:
+    def __init__(self, manager: Any, method: str, look_after: Callable[[], None]) -> None:
         self._manager = manager
+        self._method = method
         self._look_after = look_after
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dlrl-generation")
         self.is_running = False
+        self.abandon()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._manager, name)
+        return self._watched if name == self._method else getattr(self._manager, name)
 
-    def generate_sequences(self, prompts: Any) -> Any:
+    def abandon(self) -> None:
+        """Whatever still goes on is of no use: another thread does what comes next."""
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"dlrl-{self._method}")
+
+    def _watched(self, batch: Any) -> Any:
         self.is_running = True
         try:
             self._look_after()
-            generating = self._thread.submit(self._manager.generate_sequences, prompts)
-            while not _is_done(generating):
+            working = self._thread.submit(getattr(self._manager, self._method), batch)
+            while not _is_done(working):
                 self._look_after()
-            return generating.result()
+            return working.result()
         finally:
             self.is_running = False
-
-    def abandon(self) -> None:
-        """Whatever is still being generated is of no use: another thread does what comes next."""
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dlrl-generation")
 
 
 def _is_done(future: Future[Any]) -> bool:

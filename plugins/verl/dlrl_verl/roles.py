@@ -1,6 +1,7 @@
 """Who is in a verl job: trainer, roles, counts, and who shares devices, as verl's own task runner would have it.
 
-verl has one pool of devices for actor, critic and rollout servers; rewards are computed by a function, without any.
+verl has one pool of devices for actor, critic and rollout servers. Rewards are computed by a function, without any
+device, or by a reward model, whose servers share that pool or have one of their own.
 The reference has no processes of its own: it is a second model in the actor's, or the actor without its adapter.
 """
 
@@ -27,11 +28,13 @@ def job_of(config: Mapping[str, Any]) -> FrameworkDefaults:
     """The whole job for a config that `read` returned."""
     settings = Settings(config)
     shared = _shared(settings)
+    own_nodes, own_devices = settings.reward_pool
+    apart = {} if RoleType.REWARD in shared else {RoleType.REWARD: _rewards(settings)}
     return FrameworkDefaults(
         trainer=ClassRef(module="dlrl_verl.trainer", class_name="VerlTrainer"),
-        roles={**shared, RoleType.REWARD: _rewards(settings)},
-        node_num=settings.number("trainer.nnodes"),
-        device_per_node=settings.number("trainer.n_gpus_per_node"),
+        roles={**shared, **apart},
+        node_num=settings.number("trainer.nnodes") + own_nodes,
+        device_per_node=max(settings.number("trainer.n_gpus_per_node"), own_devices),
         device_type=_device_type(settings),
         collocations=(tuple(role.value for role in shared),),
         env=env_of(settings),
@@ -43,7 +46,10 @@ def _shared(settings: Settings) -> dict[RoleType, RoleDefaults]:
     roles = {RoleType.ACTOR: _model(settings, "ActorWorkload")}
     if settings.has_critic:
         roles[RoleType.CRITIC] = _model(settings, "CriticWorkload")
-    roles[RoleType.ROLLOUT] = _rollouts(settings)
+    per_node = settings.number("trainer.n_gpus_per_node")
+    roles[RoleType.ROLLOUT] = _servers("RolloutWorkload", settings.devices, per_node)
+    if settings.has_reward_model and not settings.reward_pool[0]:
+        roles[RoleType.REWARD] = _servers("RewardModelWorkload", settings.devices, per_node)
     return roles
 
 
@@ -57,19 +63,22 @@ def _model(settings: Settings, class_name: str) -> RoleDefaults:
     )
 
 
-def _rollouts(settings: Settings) -> RoleDefaults:
+def _servers(class_name: str, total: int, per_node: int) -> RoleDefaults:
     """A server over several devices is run by the first workload of its devices."""
     return RoleDefaults(
-        cls=ClassRef(module="dlrl_verl.rollout", class_name="RolloutWorkload"),
-        total=settings.devices,
-        per_node=settings.number("trainer.n_gpus_per_node"),
+        cls=ClassRef(module="dlrl_verl.rollout", class_name=class_name),
+        total=total,
+        per_node=per_node,
         failover=FailoverScope.WORKLOAD,
         concurrency=_CALLS_AT_ONCE,
     )
 
 
 def _rewards(settings: Settings) -> RoleDefaults:
-    """Those who compute rewards by a function need no device."""
+    """Those who compute rewards by a function need no device; a model with a pool of its own has that."""
+    nodes, each = settings.reward_pool
+    if nodes:
+        return _servers("RewardModelWorkload", nodes * each, each)
     return RoleDefaults(
         cls=ClassRef(module="dlrl_verl.workloads", class_name="RewardWorkload"),
         total=settings.number("reward.num_workers"),

@@ -43,6 +43,10 @@ class RolloutWorkload(BaseWorkload):
         self._has_weights.set()
 
 
+class RewardModelWorkload(RolloutWorkload):
+    """One server of the reward model, which has its own weights. It is asked over HTTP."""
+
+
 def _delegate(name: str) -> Callable[..., Any]:
     async def call(self: RolloutWorkload, *args: Any, **kwargs: Any) -> Any:
         result = getattr(self._server, name)(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""verl's rollout replicas over the rollout role, and handles by which verl's agent loops reach workloads."""
+"""verl's replicas over a role of servers, and handles by which verl's agent loops reach workloads."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from verl.workers.rollout.replica import RolloutMode
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMReplica
 
 from dlrl_core.errors import ClusterError, SpecError
@@ -85,11 +86,16 @@ class _SteadyMethod:
         return asyncio.ensure_future(self._handle.call(self._method, args, kwargs))
 
 
-def replica_class(job: str, rollouts: RoleGroup, places: Sequence[tuple[str, tuple[str, ...]]]) -> type:
-    """verl's replica with servers that are workloads; `places` has the node and devices of each rank of the policy."""
+def replica_class(job: str, servers: RoleGroup, places: Sequence[tuple[str, tuple[str, ...]]]) -> type:
+    """verl's replica with servers that are workloads; `places` has the node and device of each rank of its pool."""
 
     class RoleReplica(vLLMReplica):  # type: ignore[misc]
         """A replica: one server on each of its nodes."""
+
+        async def init_colocated(self, resource_pool: Any) -> None:
+            """For a reward model, whose servers are placed already."""
+            self.rollout_mode = RolloutMode.COLOCATED
+            await self.launch_servers()
 
         async def launch_servers(self) -> None:
             self.servers = [self._server(node) for node in range(self.nnodes)]
@@ -102,14 +108,14 @@ def replica_class(job: str, rollouts: RoleGroup, places: Sequence[tuple[str, tup
             self._server_handle = SteadyHandle(self.servers[0].handle.name, job)
 
         def _server(self, node: int) -> AwaitedMember:
-            seats = len(rollouts) * self.world_size // len(places)
-            return AwaitedMember(rollouts, self.replica_rank * seats + node * seats // self.nnodes)
+            seats = len(servers) * self.world_size // len(places)
+            return AwaitedMember(servers, self.replica_rank * seats + node * seats // self.nnodes)
 
         def _told(self, node: int) -> dict[str, Any]:
             first = self.world_size * self.replica_rank + node * self.gpus_per_replica_node
             mine = places[first : first + self.gpus_per_replica_node]
             if len({node_id for node_id, _ in mine}) != 1:
-                raise SpecError([f"the devices of rollout replica {self.replica_rank} are not on one node: {mine}"])
+                raise SpecError([f"the devices of replica {self.replica_rank} are not on one node: {mine}"])
             return {
                 "config": self.config,
                 "model_config": self.model_config,

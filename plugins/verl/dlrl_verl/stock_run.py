@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 from omegaconf import DictConfig
@@ -16,7 +18,7 @@ from verl.experimental.agent_loop import agent_loop
 from verl.experimental.reward_loop import reward_loop
 from verl.trainer import main_ppo_v0
 from verl.trainer.ppo import ray_trainer
-from verl.trainer.ppo.utils import need_critic, need_reference_policy
+from verl.trainer.ppo.utils import need_critic, need_reference_policy, need_reward_model
 from verl.utils.config import validate_config
 from verl.utils.device import auto_set_device
 from verl.workers.rollout import llm_server, router
@@ -27,6 +29,7 @@ from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_core.workload.class_loader import undecorated
 from dlrl_verl.helpers import RestartingRay
 from dlrl_verl.ppo import CommittingPPOTrainer, Steps
+from dlrl_verl.reward_model import RewardModel
 from dlrl_verl.servers import SteadyHandle, replica_class
 from dlrl_verl.worker_group import WorkerGroups
 
@@ -48,6 +51,7 @@ class StockRun:
         self.config = config
         self._steps = steps
         self._job, _ = groups[RoleType.ACTOR].job_and_run()[0]
+        self.reward_model = RewardModel(self._job, groups[RoleType.REWARD]) if need_reward_model(config) else None
         self.trainer: CommittingPPOTrainer
 
     def set_up(self) -> None:
@@ -63,7 +67,7 @@ class StockRun:
             replaced(main_ppo_v0, RayPPOTrainer=self._make_trainer(workers)),
             replaced(ray_trainer, ResourcePoolManager=_PlacedPools, create_colocated_worker_cls=_class_dict),
             replaced(llm_server, get_rollout_replica_class=self._replica_class),
-            replaced(reward_loop, ray=_RayOfRewards(self._job, self.groups[RoleType.REWARD])),
+            self._rewards(),
             replaced(agent_loop, ray=RestartingRay()),
             replaced(router, ray=RestartingRay()),
         ):
@@ -85,6 +89,12 @@ class StockRun:
 
         return make
 
+    def _rewards(self) -> AbstractContextManager[None]:
+        """The reward role is the servers of a model, or those who call a function."""
+        if self.reward_model is not None:
+            return self.reward_model.in_the_role()
+        return replaced(reward_loop, ray=_RayOfRewards(self._job, self.groups[RoleType.REWARD]))
+
     def _replica_class(self, rollout: str, disaggregation_enabled: bool = False) -> type:
         if rollout != "vllm" or disaggregation_enabled:
             raise ValueError(f"dlrl runs verl's rollouts on 'vllm' in one piece, not on '{rollout}'")
@@ -96,7 +106,13 @@ class _PlacedPools(ray_trainer.ResourcePoolManager):  # type: ignore[misc]
     """verl's resource pools, which dlrl has placed."""
 
     def create_resource_pool(self) -> None:
-        self.resource_pool_dict = {name: name for name in self.resource_pool_spec}
+        self.resource_pool_dict = {name: _Pool(name, sum(each)) for name, each in self.resource_pool_spec.items()}
+
+
+@dataclass(frozen=True)
+class _Pool:
+    name: str
+    world_size: int
 
 
 def _class_dict(class_dict: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -29,15 +29,16 @@ class VerlTrainer(BaseTrainer):
 
             cpu.prepare()
             cpu.without_cuda(config)
-        from dlrl_verl.ppo import WatchedGeneration
+        from dlrl_verl.ppo import Watched
         from dlrl_verl.stock_run import StockRun
 
         self._history: list[dict[str, Any]] = []
         self._run = StockRun(self._groups, config, self)
         self._run.set_up()
         ppo = self._run.trainer
-        self._generation = WatchedGeneration(ppo.async_rollout_manager, self.look_after_workloads)
-        ppo.async_rollout_manager = self._generation
+        self._generation = Watched(ppo.async_rollout_manager, "generate_sequences", self.heal)
+        self._scoring = Watched(ppo.reward_loop_manager, "compute_rm_score", self.heal)
+        ppo.async_rollout_manager, ppo.reward_loop_manager = self._generation, self._scoring
         self._total = ppo.total_training_steps
         self._is_used = False
 
@@ -57,6 +58,7 @@ class VerlTrainer(BaseTrainer):
     def _end_what_was_going_on(self) -> None:
         """Requests of a run of `fit` that is over: servers must be idle before they get other weights."""
         self._generation.abandon()
+        self._scoring.abandon()
         manager = self._run.trainer.checkpoint_manager
         manager.abort_replicas()
         manager.resume_generation_replicas()
@@ -65,9 +67,16 @@ class VerlTrainer(BaseTrainer):
     # ---- workloads that were restarted
 
     def on_restart(self, workloads: list[WorkloadHandle]) -> None:
-        ranks = [one.rank for one in workloads if one.role == RoleType.ROLLOUT]
-        if not ranks or not self._is_used:
+        if not self._is_used:
             return
+        if self._run.reward_model is not None and any(one.role == RoleType.REWARD for one in workloads):
+            manager = self._run.trainer.reward_loop_manager.reward_model_manager
+            self._run.reward_model.meet_servers(manager, is_asked=self._scoring.is_running)
+        if ranks := [one.rank for one in workloads if one.role == RoleType.ROLLOUT]:
+            self._give_weights(ranks)
+
+    def _give_weights(self, ranks: list[int]) -> None:
+        """To rollout servers that are new."""
         self._meet_servers()
         if self._generation.is_running:  # else all servers get weights before they are asked for anything
             replicas = self._run.trainer.llm_server_manager.get_replicas()
@@ -85,9 +94,6 @@ class VerlTrainer(BaseTrainer):
     @property
     def resumed(self) -> Mapping[str, Any]:
         return self.progress
-
-    def look_after_workloads(self) -> None:
-        self.heal()
 
     def began(self, global_step: int) -> None:
         if global_step < self._total:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlrl_verl.config.places import Places
-from dlrl_verl.config.settings import ROLLOUT, Settings
+from dlrl_verl.config.settings import REWARD_MODEL, ROLLOUT, Settings
 
 ACTOR = "actor_rollout_ref.actor"
 REFERENCE = "actor_rollout_ref.ref"
@@ -17,9 +17,10 @@ REFERENCE = "actor_rollout_ref.ref"
 def contradictions(settings: Settings, places: Places) -> list[str]:
     """Every contradiction, with the places of the keys that are part of it."""
     judge = _Judge(settings, places)
-    early = (judge.counts, judge.unsupported, judge.servers, judge.rollout)
+    early = (judge.counts, judge.unsupported, judge.servers, judge.rollout, judge.reward_model)
     first = [problem for rule in early for problem in rule()]
-    return first or [problem for rule in (judge.parallelism, judge.batches) for problem in rule()]
+    late = (judge.parallelism, judge.scorers, judge.batches)
+    return first or [problem for rule in late for problem in rule()]
 
 
 class _Judge:
@@ -55,9 +56,6 @@ class _Judge:
             yield f"{self._shown('actor_rollout_ref.hybrid_engine')} leaves no rollout servers; verl's PPO needs true"
         if self._get["distillation.enabled"]:
             yield f"{self._shown('distillation.enabled')} needs a teacher, and dlrl has no role for one"
-        if self._get["reward.reward_model.enable"]:
-            shown = self._shown("reward.reward_model.enable")
-            yield f"{shown}: dlrl can't run a reward model of verl's yet; use a reward function"
 
     def servers(self) -> Iterator[str]:
         """What the rollout servers are, and how weights reach them."""
@@ -87,6 +85,19 @@ class _Judge:
             asks = self._shown(f"{ROLLOUT}.val_kwargs.do_sample")
             yield f"{asks} needs a temperature above 0, not {self._shown(f'{ROLLOUT}.temperature')}"
 
+    def reward_model(self) -> Iterator[str]:
+        if not self._get.has_reward_model:
+            return
+        name, path = f"{REWARD_MODEL}.rollout.name", f"{REWARD_MODEL}.model_path"
+        if self._get[name] != "vllm":
+            yield f"{self._shown(name)}: dlrl can't run a reward model on this engine yet; say 'vllm'"
+        if not self._get[path]:
+            yield f"{self._shown(f'{REWARD_MODEL}.enable')} needs '{path}'"
+        if self._get[f"{REWARD_MODEL}.enable_resource_pool"]:
+            for key in (f"{REWARD_MODEL}.nnodes", f"{REWARD_MODEL}.n_gpus_per_node"):
+                if self._get.number(key, 0) < 1:
+                    yield f"{self._shown(key)} must be a whole number from 1 on: the reward model has its own devices"
+
     # ---- once the counts are sane
 
     def parallelism(self) -> Iterator[str]:
@@ -105,6 +116,18 @@ class _Judge:
         padding = "actor_rollout_ref.model.use_remove_padding"
         if self._get.number(ulysses) > 1 and not self._get[padding]:
             yield f"{self._shown(ulysses)} needs '{padding}=True', not {self._shown(padding)}"
+
+    def scorers(self) -> Iterator[str]:
+        """Whether the servers of the reward model fill its devices."""
+        nodes, each = self._get.reward_pool
+        keys = (f"{REWARD_MODEL}.nnodes", f"{REWARD_MODEL}.n_gpus_per_node")
+        if not nodes:
+            nodes, each = self._get.number("trainer.nnodes"), self._get.number("trainer.n_gpus_per_node")
+            keys = ("trainer.nnodes", "trainer.n_gpus_per_node")
+        size = self._get.scorer_devices
+        if self._get.has_reward_model and nodes * each % size:
+            tensor = self._shown(f"{REWARD_MODEL}.rollout.tensor_model_parallel_size")
+            yield f"{self._list(*keys)} make {nodes * each} devices; with {tensor} they must be a multiple of {size}"
 
     def batches(self) -> Iterator[str]:
         if not self._get[f"{ACTOR}.use_dynamic_bsz"]:

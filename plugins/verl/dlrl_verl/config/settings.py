@@ -9,6 +9,7 @@ RUNTIME_ENV = "runtime_env"
 """The part of a config that is not verl's: `env_vars` of the job, as in `ray job submit --runtime-env-json`."""
 
 ROLLOUT = "actor_rollout_ref.rollout"
+REWARD_MODEL = "reward.reward_model"
 
 
 class Settings:
@@ -49,6 +50,24 @@ class Settings:
     def server_devices(self) -> int:
         """How many devices one rollout server takes."""
         return self.number(f"{ROLLOUT}.tensor_model_parallel_size") * self.number(f"{ROLLOUT}.data_parallel_size")
+
+    @property
+    def has_reward_model(self) -> bool:
+        return bool(self[f"{REWARD_MODEL}.enable"])
+
+    @property
+    def reward_pool(self) -> tuple[int, int]:
+        """Nodes of the reward model's servers, and devices on each. (0, 0): it shares those of the global pool."""
+        if not (self.has_reward_model and self[f"{REWARD_MODEL}.enable_resource_pool"]):
+            return 0, 0
+        return self.number(f"{REWARD_MODEL}.nnodes", 0), self.number(f"{REWARD_MODEL}.n_gpus_per_node", 0)
+
+    @property
+    def scorer_devices(self) -> int:
+        """How many devices one server of the reward model takes."""
+        kinds = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
+        sizes = [self.number(f"{REWARD_MODEL}.rollout.{kind}") for kind in kinds]
+        return sizes[0] * sizes[1] * sizes[2]
 
     def model_devices(self, section: str) -> int:
         """How many devices one copy of a Megatron model takes; 1 for other engines, which verl cuts as it likes."""

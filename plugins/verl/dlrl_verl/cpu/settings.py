@@ -21,6 +21,8 @@ def without_cuda(config: Any) -> Any:
         _engine(actor.actor, actor.model)
         _engine(critic, critic.model)
         _rollout(actor.rollout)
+        if config.reward.reward_model.enable:
+            _rollout(config.reward.reward_model.rollout)
     return config
 
 
