@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future
 from types import ModuleType
@@ -109,6 +110,12 @@ def replaced(module: ModuleType, **names: Any) -> Iterator[None]:
         yield
     finally:
         vars(module).update(before)
+
+
+def keep_one_wandb_run(run_id: str) -> None:
+    """However often the trainer's process starts, it goes on with one run of W&B, unless the user has said which."""
+    os.environ.setdefault("WANDB_RUN_ID", run_id)
+    os.environ.setdefault("WANDB_RESUME", "allow")
 
 
 class Starting:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
+
+from dlrl_core.trainer.framework_seam import keep_one_wandb_run
 
 
 def keep_one_log(args: Any, *, job: str, run_id: str, is_named: bool) -> None:
@@ -13,8 +14,7 @@ def keep_one_log(args: Any, *, job: str, run_id: str, is_named: bool) -> None:
     """
     if not is_named:
         args.logger.wandb.run_name = f"{job}_{run_id[:8]}"
-    os.environ.setdefault("WANDB_RUN_ID", run_id)
-    os.environ.setdefault("WANDB_RESUME", "allow")
+    keep_one_wandb_run(run_id)
 
 
 def close_logs(trainer: Any) -> None:

@@ -20,6 +20,9 @@ from dlrl_verl.config.environment import env_of
 _CALLS_AT_ONCE = 1000
 """Of one server: each prompt is a call. verl gives its servers as many."""
 
+_HANG_S = 4 * 3600.0
+"""Longer than any call. verl gives up a collective after its `nccl_timeout`, but a server's engine has no limit."""
+
 _DEVICES = {"npu": "NPU"}
 """verl's words for devices that Ray does not call GPU. Without any, Ray's GPUs are counted all the same."""
 
@@ -60,6 +63,7 @@ def _model(settings: Settings, class_name: str) -> RoleDefaults:
         total=settings.devices,
         per_node=settings.number("trainer.n_gpus_per_node"),
         failover=FailoverScope.ROLE,
+        hang_s=_HANG_S,
     )
 
 
@@ -70,6 +74,7 @@ def _servers(class_name: str, total: int, per_node: int) -> RoleDefaults:
         total=total,
         per_node=per_node,
         failover=FailoverScope.WORKLOAD,
+        hang_s=_HANG_S,
         concurrency=_CALLS_AT_ONCE,
     )
 

@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 
 from dlrl_core import BaseTrainer
 from dlrl_core.roles import RoleType
+from dlrl_core.trainer.framework_seam import keep_one_wandb_run
 from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_verl.checkpoints import align_checkpoints
 from dlrl_verl.config import RUNTIME_ENV
@@ -32,6 +33,8 @@ class VerlTrainer(BaseTrainer):
         from dlrl_verl.ppo import Watched
         from dlrl_verl.stock_run import StockRun
 
+        _, run_id = self.RG_ACTOR.job_and_run()[0]
+        keep_one_wandb_run(run_id)
         self._history: list[dict[str, Any]] = []
         self._run = StockRun(self._groups, config, self)
         self._run.set_up()
