@@ -58,6 +58,16 @@ class Watched:
         time.sleep(chance.uniform(0.0, 1.0))
         Chaos(self.handle.name).inject(who, "kill")
 
+    def wait_for_restarts(self, expected: dict[str, int], when: str) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while (seen := self.restarts()) != expected:
+            too_many = {name: count for name, count in seen.items() if count > expected[name]}
+            status = self.handle.status()
+            assert not too_many, f"{when} these restarted that should not: {too_many}"
+            assert status.state not in ENDED, f"{when} the job was over: {status.state}, {status.why}; restarts: {seen}"
+            assert time.monotonic() < deadline, f"{when}: {seen}, not {expected}"
+            time.sleep(0.1)
+
     def restarts(self) -> dict[str, int]:
         return {one["name"]: one["restarts"] for one in self.handle.status().workloads}
 
@@ -70,7 +80,7 @@ def survive(job: Watched, deaths: dict[str, set[str]], *, seed: int) -> Any:
     for who, renewed in deaths.items():
         job.hurt(who, chance=chance)
         expected.update({name: expected[name] + 1 for name in renewed})
-        wait_until(lambda: job.restarts() == expected, f"what restarts after the death of {who}: {expected}", LIMIT_S)
+        job.wait_for_restarts(expected, f"after the death of {who}")
         job.wait_for_step(job.look() + 1)
     result = job.handle.wait(timeout=LIMIT_S)
     assert job.restarts() == expected, "whoever was not meant to restart did not"

@@ -68,6 +68,7 @@ class WorkloadHost:
         self._config: Any = None
         self._load_error: Exception | None = None
         self._workload: BaseWorkload | None = None
+        self._is_constructed = threading.Event()
         self._table: bytes | None = None
         self._offered_port: PortClaim | None = None
         self._master: Any = None
@@ -161,6 +162,7 @@ class WorkloadHost:
         self._slots = {info.slot: name for name, info in methods.items() if info.slot is not None}
         self._workload = workload
         self._state = WorkloadState.READY
+        self._is_constructed.set()
         threading.Thread(target=self._push_reports, name="dlrl-reports", daemon=True).start()
         return self._table, self._is_stateful()
 
@@ -199,7 +201,11 @@ class WorkloadHost:
 
     @ray.method(concurrency_group="coroutines")
     def invoke_coroutine(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Run one `async def` method on this process's event loop, beside the others."""
+        """Run one `async def` method on this process's event loop, beside the others.
+
+        Who finds a workload by its name may be here before the workload is.
+        """
+        self._is_constructed.wait()
         call = self._coroutines.begin(method)
         self._version = None
         try:

@@ -81,7 +81,7 @@ class Router(naive_router.NaiveRouter):  # type: ignore[misc]
 
     def ask(self, worker_urls: list[str]) -> None:
         """These are the servers from now on."""
-        self.request_counts = {url: self.request_counts.get(url, 0) for url in worker_urls}
+        self.request_counts: dict[str, int] = {url: self.request_counts.get(url, 0) for url in worker_urls}
         self.worker_urls = worker_urls
 
     def _release_worker(self, url: str) -> None:
