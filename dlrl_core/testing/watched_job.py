@@ -103,9 +103,10 @@ class WatchedJob:
         is_same_master = before.view["master_incarnation"] == now.view["master_incarnation"]
         if is_same_master and now.committed < before.committed:
             self.problems.append(f"step {before.committed} was committed, and then only step {now.committed}")
-        if now.committed > before.committed:
+        if now.committed > before.committed >= 0:  # the first commit has the start in it
             seconds = (time.monotonic() - self._advanced_at) / (now.committed - before.committed)
             self.step_seconds = min(seconds, self.step_seconds or seconds)
+        if now.committed > before.committed:
             self._advanced_at = time.monotonic()
 
 

@@ -15,7 +15,7 @@ from dlrl_core.testing import AdapterConformance
 @pytest.mark.usefixtures("assets", "ray_4_gpus")
 class TestVerl(AdapterConformance):
     framework = "verl"
-    steps = 40
+    steps = 16
     needs_framework_to_plan = True  # overrides are composed with verl's own configs
     start_s, recover_s, end_s = 400.0, 300.0, 400.0
 
@@ -29,7 +29,7 @@ class TestVerl(AdapterConformance):
 
     @property
     def config(self) -> list[str]:
-        return overrides(MEGATRON, self._assets, self._out, trainer__total_training_steps=40, trainer__total_epochs=5)
+        return overrides(MEGATRON, self._assets, self._out, trainer__total_training_steps=self.steps, trainer__total_epochs=2)
 
     def builder(self, config: Any) -> RLJobBuilder:
         return builder(config)
