@@ -29,7 +29,9 @@ class TestVerl(AdapterConformance):
 
     @property
     def config(self) -> list[str]:
-        return overrides(MEGATRON, self._assets, self._out, trainer__total_training_steps=self.steps, trainer__total_epochs=2)
+        return overrides(
+            MEGATRON, self._assets, self._out, trainer__total_training_steps=self.steps, trainer__total_epochs=2
+        )
 
     def builder(self, config: Any) -> RLJobBuilder:
         return builder(config)

@@ -6,15 +6,15 @@ Each part says what breaks without it; tests/openrlhf_runs/test_cpu.py tells whe
 from __future__ import annotations
 
 import functools
-import importlib.abc
 import importlib.machinery
 import importlib.util
 import logging
 import os
 import sys
 import types
-from collections.abc import Callable
 from typing import Any
+
+from dlrl_core.plugin.after_import import after_import
 
 _ISA = "AVX512_CORE_BF16"
 _CACHE_BYTES = 128 * 2**20
@@ -37,8 +37,8 @@ def prepare() -> None:
     os.environ.setdefault("DS_ACCELERATOR", "cpu")
     _calls_of_cuda()
     _flash_attention()
-    _after_import("openrlhf.utils.distributed_util", _weights_over_gloo)
-    _after_import("openrlhf.utils.deepspeed.deepspeed", _no_compiler)
+    after_import("openrlhf.utils.distributed_util", _weights_over_gloo)
+    after_import("openrlhf.utils.deepspeed.deepspeed", _no_compiler)
 
 
 def without_cuda(args: Any, *, lacks_gpu: bool | None = None) -> Any:
@@ -212,35 +212,3 @@ def _cpu_worker(stock: Any) -> type:
             self.model_runner.model.load_weights(weights=[(name, weight)])
 
     return CpuWorker
-
-
-# ---- patches that wait for their module
-
-
-def _after_import(name: str, patch: Callable[[Any], None]) -> None:
-    """Call `patch` with the module, now or as soon as somebody imports it."""
-    if name in sys.modules:
-        patch(sys.modules[name])
-    else:
-        sys.meta_path.insert(0, _AfterImport(name, patch))
-
-
-class _AfterImport(importlib.abc.MetaPathFinder):
-    def __init__(self, name: str, patch: Callable[[Any], None]) -> None:
-        self._name = name
-        self._patch = patch
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        if name != self._name:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        assert spec is not None and spec.loader is not None
-        run = spec.loader.exec_module
-
-        def exec_module(module: Any) -> None:
-            run(module)
-            self._patch(module)
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import os
 
-from dlrl_verl.cpu.after_import import after_import
+from dlrl_core.plugin.after_import import after_import
 from dlrl_verl.cpu.device import NAME, is_needed, register_platform
 from dlrl_verl.cpu.engines import prepare_engines
 from dlrl_verl.cpu.megatron import prepare_megatron

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from dlrl_verl.cpu.after_import import after_import
+from dlrl_core.plugin.after_import import after_import
 
 
 def prepare_engines() -> None:
