@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import ray
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
 
 from dlrl_core import BaseWorkload
@@ -45,6 +46,10 @@ class RolloutWorkload(BaseWorkload):
 
 class RewardModelWorkload(RolloutWorkload):
     """One server of the reward model, which has its own weights. It is asked over HTTP."""
+
+    def place(self) -> tuple[str, tuple[str, ...]]:
+        """The node it is on, and its devices there."""
+        return ray.get_runtime_context().get_node_id(), self.device_ids
 
 
 def _delegate(name: str) -> Callable[..., Any]:
