@@ -28,7 +28,8 @@ def without_cuda(config: Any) -> Any:
 
 def _engine(trained: Any, model: Any) -> None:
     """The reference has its engine's settings from the actor."""
-    model.setdefault("override_config", {})["attn_implementation"] = "sdpa"  # verl's own is flash attention
+    told = model.get("override_config") or {}
+    model.override_config = {**told, "attn_implementation": "sdpa"}  # verl's own is flash attention
     if trained.strategy == "fsdp":
         trained.strategy = "fsdp2"  # FSDP 1 wants its weights on a GPU
     elif trained.strategy == "megatron":
@@ -43,5 +44,5 @@ def _rollout(rollout: Any) -> None:
     rollout.enforce_eager = True  # vLLM would compile the model: that needs a C++ compiler, and minutes
     rollout.free_cache_engine = False  # vLLM can't sleep on this platform
     rollout.enable_sleep_mode = False
-    engine = rollout.engine_kwargs.setdefault("vllm", {})
-    engine.setdefault("kv_cache_memory_bytes", _CACHE_BYTES)  # vLLM would take half of the machine's memory
+    engine = rollout.engine_kwargs.get("vllm") or {}
+    rollout.engine_kwargs.vllm = {"kv_cache_memory_bytes": _CACHE_BYTES, **engine}  # else half of the machine's memory
