@@ -25,6 +25,7 @@ COMPARED = (
 )
 
 
+@pytest.mark.long
 def test_the_first_steps_are_those_of_stock_verl(ray_4_gpus, tiny_assets, tmp_path):
     def words(side: str) -> list[str]:
         return overrides(

@@ -8,6 +8,8 @@ import pytest
 from framework_run import Watched, survive
 from verl_job import FSDP, overrides, start
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = Path(__file__).parents[2] / "examples" / "verl_ppo"
 STEPS = 16
 REWARD_MODEL = """
@@ -32,7 +34,6 @@ def test_ppo_on_fsdp(ray_4_gpus, tiny_assets, tmp_path):
     assert survive(start("fsdp", words), deaths, seed=5)["steps"] == 20
 
 
-@pytest.mark.long
 def test_the_example_of_megatron_with_data_parallel_2(ray_4_gpus, tiny_assets, tmp_path, monkeypatch):
     single = [
         f"{part}.megatron.tensor_model_parallel_size=1"
