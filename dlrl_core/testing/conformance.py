@@ -41,7 +41,7 @@ class AdapterConformance:
     framework: ClassVar[str]
     """The name users write in `.framework(name)`."""
     steps: ClassVar[int]
-    """How many steps a job with `config` has: two more than it has roles, trainer and master, or more."""
+    """How many steps a job with `config` has: three more than it has roles, trainer and master, or more."""
     seed: ClassVar[int] = 7
     """Chooses who dies, in which order, and when."""
     heavy_modules: ClassVar[tuple[str, ...]] = ("torch",)
@@ -241,9 +241,9 @@ class AdapterConformance:
 
     def _take_deaths(self, job: WatchedJob, trail: ProcessTrail) -> list[DeathReport]:
         deaths = choose_deaths(self._job(self.config).spec, self.seed)
-        enough = len(deaths) + 2
+        enough = len(deaths) + 3
         assert self.steps >= enough, f"{len(deaths)} deaths need {enough} steps, one each; steps is {self.steps}"
-        job.until(lambda look: look.committed >= 0, "the first commit", self.start_s)
+        job.until(lambda look: look.committed >= 1, "the second commit", self.start_s)  # it shows how long a step takes
         return take_deaths(job, deaths, trail, seed=self.seed, recover_s=self.recover_s, gone_s=self.gone_s)
 
     @contextlib.contextmanager

@@ -51,6 +51,7 @@ class ProcessSetup:
     def set_environment(self) -> None:
         """First of all: variables and import path."""
         os.environ.update(self.env)
+        given_env.update(self.env)
         sys.path.extend(path for path in self.python_path if path not in sys.path)
         if self.plugins is not None:
             os.environ["DLRL_PLUGINS"] = self.plugins
@@ -66,6 +67,10 @@ class ProcessSetup:
         from dlrl_core.plugin import plugin_host
 
         plugin_host().framework(self.framework).prepare_process(role)
+
+
+given_env: dict[str, str] = {}
+"""What the job has added to this process's environment; for adapters whose framework starts processes of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)

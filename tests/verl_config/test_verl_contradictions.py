@@ -113,6 +113,14 @@ def test_a_contradiction_is_named_with_its_keys_and_their_places(words, problem,
             "'reward.reward_model.nnodes=0' (in the config) must be a whole number from 1 on",
         ),
         (
+            {**REWARD_MODEL, "reward__reward_model__enable_resource_pool": True},
+            "needs 'reward.custom_reward_function.path': verl asks such a model by a function only",
+        ),
+        (
+            {**REWARD_MODEL, "reward__reward_model__enable_resource_pool": True},
+            "needs 'reward.reward_model.rollout.free_cache_engine=False', not",
+        ),
+        (
             {**REWARD_MODEL, "reward__reward_model__rollout__tensor_model_parallel_size": 3},
             "make 4 devices; with 'reward.reward_model.rollout.tensor_model_parallel_size=3' (in the config)",
         ),

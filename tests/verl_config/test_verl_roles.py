@@ -80,7 +80,12 @@ def test_a_reward_model_has_a_server_on_each_device_of_the_policy():
 
 
 def test_a_reward_model_with_a_pool_of_its_own_has_nodes_of_its_own():
-    pool = {"reward__reward_model__enable_resource_pool": True, "reward__reward_model__nnodes": 1}
+    pool = {
+        "reward__reward_model__enable_resource_pool": True,
+        "reward__reward_model__nnodes": 1,
+        "reward__reward_model__rollout__free_cache_engine": False,
+        "reward__custom_reward_function": {"path": "score.py"},
+    }
     job = job_of(changed(**REWARD_MODEL, **pool, reward__reward_model__n_gpus_per_node=2))
     nodes = {role: {row["node"] for row in job.plan().rows() if row["role"] == role} for role in ("actor", "reward")}
 

@@ -11,6 +11,9 @@ from typing import Any
 
 import ray
 
+from dlrl_core.context import looks_secret
+from dlrl_core.workload.process import given_env
+
 _EXTERNAL = "VERL_USE_EXTERNAL_MODULES"
 """What verl imports first in any process; see dlrl_verl.cpu."""
 
@@ -22,8 +25,21 @@ class RestartingRay:
         return getattr(ray, name)
 
     def remote(self, actor_class: type) -> Any:
-        env = {"env_vars": {_EXTERNAL: os.environ.get(_EXTERNAL, "")}}
-        return ray.remote(max_restarts=-1, max_task_retries=-1, runtime_env=env)(actor_class)
+        """An actor class with the job's environment. Ray shows what it is told, so secrets go another way."""
+        secrets = {name: value for name, value in given_env.items() if looks_secret(name)}
+        shown = {name: value for name, value in given_env.items() if name not in secrets}
+        env = {"env_vars": {**shown, _EXTERNAL: os.environ.get(_EXTERNAL, "")}}
+        told = _told(actor_class, secrets) if secrets else actor_class
+        return ray.remote(max_restarts=-1, max_task_retries=-1, runtime_env=env)(told)
+
+
+def _told(actor_class: Any, secrets: dict[str, str]) -> type:
+    class Told(actor_class):  # type: ignore[misc]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            os.environ.update(secrets)
+            super().__init__(*args, **kwargs)
+
+    return Told
 
 
 class NamelessRay(RestartingRay):

@@ -138,6 +138,7 @@ class Watched:
         self._method = method
         self._look_after = look_after
         self.is_running = False
+        self._working: Future[Any] | None = None
         self.abandon()
 
     def __getattr__(self, name: str) -> Any:
@@ -147,14 +148,19 @@ class Watched:
         """Whatever still goes on is of no use: another thread does what comes next."""
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"dlrl-{self._method}")
 
+    def finish(self) -> None:
+        """Wait for what still goes on; how it ends is of no interest."""
+        while self._working is not None and not _is_done(self._working):
+            self._look_after()
+
     def _watched(self, batch: Any) -> Any:
         self.is_running = True
         try:
             self._look_after()
-            working = self._thread.submit(getattr(self._manager, self._method), batch)
-            while not _is_done(working):
+            self._working = self._thread.submit(getattr(self._manager, self._method), batch)
+            while not _is_done(self._working):
                 self._look_after()
-            return working.result()
+            return self._working.result()
         finally:
             self.is_running = False
 

@@ -13,11 +13,12 @@ from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMReplica
 from dlrl_core.errors import ClusterError, SpecError
 from dlrl_core.scheduler.workload_launcher import find_actor
 from dlrl_core.trainer.framework_seam import Member, MemberMethod
+from dlrl_core.trainer.role_call import RoleCall
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_core.workload.death_reason import GONE
 
 _AGAIN_S = 0.5
-_BACK_S = 1800.0
+BACK_S = 1800.0
 """A replacement takes as long as its engine starts, on a node that may have to be found."""
 
 
@@ -26,6 +27,11 @@ class AwaitedMember(Member):
 
     def __getattr__(self, method: str) -> Any:
         return _AwaitedMethod(super().__getattr__(method))
+
+    def call_here(self, method: str) -> Any:
+        """For one who must not wait for another thread, such as `on_restart`, in which no other may replace anybody."""
+        call: RoleCall = super().__getattr__(method).remote()
+        return call.get()[0]
 
 
 class _AwaitedMethod:
@@ -67,13 +73,13 @@ class SteadyHandle:
 
     async def _found(self) -> Any:
         """The process of that name; one that is being replaced is waited for."""
-        deadline = time.monotonic() + _BACK_S
+        deadline = time.monotonic() + BACK_S
         while True:
             self._actor = find_actor(self._job, self._name)
             if self._actor is not None:
                 return self._actor
             if time.monotonic() > deadline:
-                raise ClusterError(f"workload '{self._name}' of job '{self._job}' is gone for {_BACK_S:g} s")
+                raise ClusterError(f"workload '{self._name}' of job '{self._job}' is gone for {BACK_S:g} s")
             await asyncio.sleep(_AGAIN_S)
 
 

@@ -72,6 +72,8 @@ class StockRun:
             replaced(router, ray=RestartingRay()),
         ):
             TaskRunner().run(config)
+        if self.reward_model is not None:
+            self.reward_model.manager = self.trainer.reward_loop_manager.reward_model_manager
         for call in workers.building:
             call.get()
 

@@ -54,6 +54,8 @@ class VerlTrainer(BaseTrainer):
                 self._end_what_was_going_on()
             self._is_used = True
             self._meet_servers()
+            if self._run.reward_model is not None:
+                self._run.reward_model.meet_servers()
             ppo.fit()
         self.end_steps(self._total)
         return {"steps": self._total, "history": self._history}
@@ -61,7 +63,9 @@ class VerlTrainer(BaseTrainer):
     def _end_what_was_going_on(self) -> None:
         """Requests of a run of `fit` that is over: servers must be idle before they get other weights."""
         self._generation.abandon()
-        self._scoring.abandon()
+        if self._run.reward_model is not None:
+            self._scoring.finish()
+            self._run.reward_model.rest()
         manager = self._run.trainer.checkpoint_manager
         manager.abort_replicas()
         manager.resume_generation_replicas()
@@ -72,9 +76,9 @@ class VerlTrainer(BaseTrainer):
     def on_restart(self, workloads: list[WorkloadHandle]) -> None:
         if not self._is_used:
             return
-        if self._run.reward_model is not None and any(one.role == RoleType.REWARD for one in workloads):
-            manager = self._run.trainer.reward_loop_manager.reward_model_manager
-            self._run.reward_model.meet_servers(manager, is_asked=self._scoring.is_running)
+        scorers = [one.rank for one in workloads if one.role == RoleType.REWARD]
+        if scorers and self._run.reward_model is not None:
+            self._run.reward_model.meet_servers(woken=scorers if self._scoring.is_running else [])
         if ranks := [one.rank for one in workloads if one.role == RoleType.ROLLOUT]:
             self._give_weights(ranks)
 

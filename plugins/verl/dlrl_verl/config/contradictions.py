@@ -97,6 +97,16 @@ class _Judge:
             for key in (f"{REWARD_MODEL}.nnodes", f"{REWARD_MODEL}.n_gpus_per_node"):
                 if self._get.number(key, 0) < 1:
                     yield f"{self._shown(key)} must be a whole number from 1 on: the reward model has its own devices"
+            yield from self._streamed_scores()
+
+    def _streamed_scores(self) -> Iterator[str]:
+        """With devices of its own, a reward model is asked while others still generate; by whom it is not woken up."""
+        pool = self._shown(f"{REWARD_MODEL}.enable_resource_pool")
+        function, sleeps = "reward.custom_reward_function.path", f"{REWARD_MODEL}.rollout.free_cache_engine"
+        if not self._get[function]:
+            yield f"{pool} needs '{function}': verl asks such a model by a function only"
+        if self._get[sleeps] is not False:
+            yield f"{pool} needs '{sleeps}=False', not {self._shown(sleeps)}: nobody wakes such a model up"
 
     # ---- once the counts are sane
 
