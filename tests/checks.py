@@ -12,6 +12,8 @@ from typing import Any
 import psutil
 
 DEADLINE_S = 30.0
+MARK = "DLRL_TEST_PROCESS"
+"""In the environment of all processes that a test process starts."""
 
 
 def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
@@ -32,27 +34,42 @@ def short_temp_folder() -> Path:
 
 
 def assert_nothing_left() -> None:
-    """No actor, no placement group and no process of a job is left on the connected cluster."""
+    """No actor, no placement group, no process and no state of a job of this test is left."""
     from dlrl_core.scheduler.cluster_probe import living_actors, standing_reservations
 
     wait_until(lambda: not living_actors(), "all actors of jobs are gone")
     wait_until(lambda: not standing_reservations(), "all reservations are released")
-    wait_until(lambda: not job_processes(), "all processes of jobs are gone")
-    wait_until(lambda: not list(Path("/dev/shm").glob(f"dlrl-{os.getuid()}/*")), "no state is left in memory")
+    wait_until(lambda: not processes_called("ray::Master", "ray::TrainerHost", "ray::WorkloadHost"), "all are gone")
+    wait_until(lambda: not states_in_memory(), "no state is left in memory")
 
 
-def job_processes() -> list[str]:
-    """Command lines of Ray workers that are a Master, a trainer or a workload."""
-    hosts = ("ray::Master", "ray::TrainerHost", "ray::WorkloadHost")
+def processes_called(*titles: str) -> list[psutil.Process]:
+    """Processes whose command line begins with one of these, below this test process alone: others may run beside it."""
     found = []
     for process in psutil.process_iter():
         try:
-            line = " ".join(process.cmdline())
-        except (psutil.NoSuchProcess, psutil.ZombieProcess):
+            is_ours = process.environ().get(MARK) == os.environ[MARK]
+            if is_ours and " ".join(process.cmdline()).startswith(titles):
+                found.append(process)
+        except psutil.Error:
             continue
-        if line.startswith(hosts):
-            found.append(line)
     return found
+
+
+def master_pid() -> int:
+    """Of the only job there is."""
+    [master] = processes_called("ray::Master")
+    return master.pid
+
+
+def states_in_memory() -> list[Path]:
+    """Folders of committed state that jobs of this test have in memory."""
+    from dlrl_core.context import JobContext, default_store_url, open_store
+    from dlrl_core.workload.state_folder import memory_root
+
+    with open_store(default_store_url()) as store:
+        folders = [memory_root(JobContext.load(store, job).record.run_id) for job in store.jobs()]
+    return [folder for folder in folders if folder.exists()]
 
 
 def is_running(pid: int) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from checks import assert_nothing_left
+from checks import MARK, assert_nothing_left
 
 from dlrl_core.plan import ClusterView
 
@@ -23,6 +23,7 @@ collect_ignore = [f"{name}_runs" for name in ("openrlhf", "verl") if importlib.u
 def pytest_configure(config: pytest.Config) -> None:
     """All files of a test run lie under one short name in /tmp; a guard removes them however the run ends."""
     global _guard  # noqa: PLW0603 - one for each run
+    os.environ[MARK] = str(os.getpid())
     if config.option.basetemp is not None or config.option.collectonly:
         return
     base = Path("/tmp") / f"d{secrets.token_hex(2)}"

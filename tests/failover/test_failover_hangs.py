@@ -62,19 +62,19 @@ def report(**fields) -> WorkloadReport:
 
 
 @pytest.mark.parametrize(
-    ("said", "since", "reason"),
+    ("said", "ago", "reason"),
     [
-        (report(), NOW - 100, None),
-        (report(call="add", call_since=NOW - 9), NOW - 100, None),
-        (report(call="add", call_since=NOW - 11), NOW - 100, "its call 'add' has run for 11 s (limit 10 s)"),
-        (report(sent_at=NOW - 31), NOW - 100, "it sent no report for 31 s (limit 30 s)"),
-        (None, NOW - 100, "it sent no report for 100 s (limit 30 s)"),
-        (None, NOW - 5, None),
-        (report(pid=8, call="add", call_since=NOW - 60), NOW - 5, None),
+        (report(), 100, None),
+        (report(call="add", call_since=NOW - 9), 100, None),
+        (report(call="add", call_since=NOW - 11), 100, "its call 'add' has run for 11 s (limit 10 s)"),
+        (report(sent_at=NOW - 31), 100, "it sent no report for 31 s (limit 30 s)"),
+        (None, 100, "it sent no report for 100 s (limit 30 s)"),
+        (None, 5, None),
+        (report(pid=8, call="add", call_since=NOW - 60), 5, None),
     ],
 )
-def test_silence_counts_from_the_last_report_or_from_when_there_should_have_been_one(context, said, since, reason):
-    assert watch_of(context, since=since).judged(context.workloads["actor-0"], said, NOW) == reason
+def test_silence_counts_from_the_last_report_or_from_when_there_should_have_been_one(context, said, ago, reason):
+    assert watch_of(context, since=NOW - ago).judged(context.workloads["actor-0"], said, NOW) == reason
 
 
 def test_who_is_being_constructed_is_not_judged(context):

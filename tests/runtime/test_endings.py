@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from checks import assert_nothing_left, is_running, wait_until
+from checks import assert_nothing_left, is_running, master_pid, wait_until
 
 from dlrl_core import RLJobBuilder
 from dlrl_core.context import JobContext, default_store_url, open_store
@@ -234,7 +234,7 @@ def test_a_second_ctrl_c_leaves_the_job_as_it_is(interruptible):
     from dlrl_core.api.connection import connect
     from dlrl_core.api.job_handle import JobHandle
 
-    [master] = [process for process in psutil.process_iter() if is_master(process)]
+    master = psutil.Process(master_pid())
     master.suspend()
     try:
         interrupt(interruptible)
@@ -247,10 +247,3 @@ def test_a_second_ctrl_c_leaves_the_job_as_it_is(interruptible):
     left = JobHandle.attach("interrupted", connect())
     assert left.status().state == "running"
     left.stop()
-
-
-def is_master(process):
-    try:
-        return "ray::Master" in " ".join(process.cmdline())
-    except psutil.NoSuchProcess:
-        return False

@@ -105,7 +105,7 @@ def test_several_deaths_at_once_the_master_among_them(expected):
 
 def test_a_death_during_the_recovery_of_another(expected):
     """The restarted process is killed as soon as it is there, and the one of another role with it."""
-    handle, before = started()
+    handle, before = started(pause_s=0.3)
     Chaos("exact").inject("critic-0", "kill")
     pid = wait_until(
         lambda: (now := processes(handle)["critic-0"])[1] == 1 and now[0], "the critic is being restarted", 60

@@ -6,9 +6,8 @@ import os
 import signal
 from pathlib import Path
 
-import psutil
 import pytest
-from checks import wait_until
+from checks import master_pid, wait_until
 
 from dlrl_core import RLJob, RLJobBuilder
 from dlrl_core.api.chaos import Chaos
@@ -26,17 +25,6 @@ def job(trainer: str, workload: str = "Worker", **config) -> RLJob:
 
 def context_of(name: str) -> JobContext:
     return JobContext.load(open_store(default_store_url()), name)
-
-
-def master_pid() -> int:
-    """Of the only job there is."""
-    for process in psutil.process_iter():
-        try:
-            if process.cmdline()[:1] and process.cmdline()[0].startswith("ray::Master"):
-                return process.pid
-        except (psutil.NoSuchProcess, psutil.ZombieProcess):
-            continue
-    raise AssertionError("there is no Master")
 
 
 def killed_while_it_ends(name: str, handle) -> None:

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
-from checks import wait_until
+from checks import master_pid, wait_until
 from planned_submit import submit_with_plan
 
 from dlrl_core import RLJobBuilder
@@ -45,19 +44,6 @@ def somebody_holds_all_gpus() -> Iterator[None]:
         yield
     finally:
         remove_placement_group(group)
-
-
-def master_pid() -> int:
-    found = [process.pid for process in psutil.process_iter() if _is_master(process)]
-    assert len(found) == 1
-    return found[0]
-
-
-def _is_master(process: psutil.Process) -> bool:
-    try:
-        return bool(process.cmdline()) and process.cmdline()[0].startswith("ray::Master")
-    except psutil.Error:
-        return False
 
 
 def kill_master(handle: JobHandle, name: str) -> None:

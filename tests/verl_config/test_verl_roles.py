@@ -68,7 +68,7 @@ def test_rank_i_of_each_role_is_on_one_device_and_nodes_are_filled_as_verl_fills
 def test_rewards_of_a_function_take_no_device():
     reward = spec_of().role(RoleType.REWARD)
 
-    assert (reward.total, reward.resource["GPU"], reward.cls.module) == (2, 0, "dlrl_verl.workloads")
+    assert (reward.total, reward.resource["GPU"], reward.cls.module) == (2, 0, "dlrl_verl.reward")
 
 
 def test_a_reward_model_has_a_server_on_each_device_of_the_policy():
@@ -107,10 +107,10 @@ def test_trainer_and_roles_are_the_adapters_own():
 
     assert spec.trainer == ClassRef(module="dlrl_verl.trainer", class_name="VerlTrainer")
     assert [f"{role.cls.module}.{role.cls.class_name}" for role in spec.roles] == [
-        "dlrl_verl.workloads.ActorWorkload",
+        "dlrl_verl.policy.ActorWorkload",
         "dlrl_verl.workloads.CriticWorkload",
         "dlrl_verl.rollout.RolloutWorkload",
-        "dlrl_verl.workloads.RewardWorkload",
+        "dlrl_verl.reward.RewardWorkload",
     ]
 
 
