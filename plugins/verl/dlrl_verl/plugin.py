@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 from dlrl_core.plugin import ConfigSource, FrameworkAdapter, FrameworkDefaults, hookimpl
 from dlrl_core.roles import RoleType
+
+_BELOW_VERL = ("transformers", "tensordict", "datasets")
+"""What verl's trainer imports and that looks for no GPU: imported while the workloads start, not after that."""
 
 
 @hookimpl
@@ -39,7 +43,10 @@ class VerlAdapter(FrameworkAdapter):
     def prepare_process(self, role: RoleType | None) -> None:
         """A plan needs no verl; a process does. The trainer's never has a GPU: it asks the others whether they do."""
         self.check_available()
-        if role is not None:
+        if role is None:
+            for name in _BELOW_VERL:
+                import_module(name)
+        else:
             from dlrl_verl import cpu
 
             cpu.prepare()

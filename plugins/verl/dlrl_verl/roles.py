@@ -46,9 +46,9 @@ def job_of(config: Mapping[str, Any]) -> FrameworkDefaults:
 
 def _shared(settings: Settings) -> dict[RoleType, RoleDefaults]:
     """Roles of the global pool: one workload for each device, rank i of each role on the same one."""
-    roles = {RoleType.ACTOR: _model(settings, "ActorWorkload")}
+    roles = {RoleType.ACTOR: _model(settings, "dlrl_verl.policy", "ActorWorkload")}
     if settings.has_critic:
-        roles[RoleType.CRITIC] = _model(settings, "CriticWorkload")
+        roles[RoleType.CRITIC] = _model(settings, "dlrl_verl.workloads", "CriticWorkload")
     per_node = settings.number("trainer.n_gpus_per_node")
     roles[RoleType.ROLLOUT] = _servers("RolloutWorkload", settings.devices, per_node)
     if settings.has_reward_model and not settings.reward_pool[0]:
@@ -56,10 +56,10 @@ def _shared(settings: Settings) -> dict[RoleType, RoleDefaults]:
     return roles
 
 
-def _model(settings: Settings, class_name: str) -> RoleDefaults:
+def _model(settings: Settings, module: str, class_name: str) -> RoleDefaults:
     """The ranks of a trained model are one group, and have a state."""
     return RoleDefaults(
-        cls=ClassRef(module="dlrl_verl.workloads", class_name=class_name),
+        cls=ClassRef(module=module, class_name=class_name),
         total=settings.devices,
         per_node=settings.number("trainer.n_gpus_per_node"),
         failover=FailoverScope.ROLE,
@@ -85,7 +85,7 @@ def _rewards(settings: Settings) -> RoleDefaults:
     if nodes:
         return _servers("RewardModelWorkload", nodes * each, each)
     return RoleDefaults(
-        cls=ClassRef(module="dlrl_verl.workloads", class_name="RewardWorkload"),
+        cls=ClassRef(module="dlrl_verl.reward", class_name="RewardWorkload"),
         total=settings.number("reward.num_workers"),
         resource={_device_type(settings): 0},
         failover=FailoverScope.WORKLOAD,

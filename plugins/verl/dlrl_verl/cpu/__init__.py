@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 
 from dlrl_core.plugin.after_import import after_import
 from dlrl_verl.cpu.device import NAME, is_needed, register_platform
@@ -32,6 +33,8 @@ def prepare() -> None:
         return
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    if (dynamo := sys.modules.get("torch._dynamo.config")) is not None:
+        dynamo.disable = True  # type: ignore[attr-defined]  # it has read the environment already
     _attach_to_verl()
     after_import("verl.plugin.platform.platform_manager", register_platform)
     prepare_engines()
