@@ -34,13 +34,27 @@ def short_temp_folder() -> Path:
 
 
 def assert_nothing_left() -> None:
-    """No actor, no placement group, no process and no state of a job of this test is left."""
+    """No actor and no placement group is left on the connected cluster, no process and no state of a job anywhere."""
     from dlrl_core.scheduler.cluster_probe import living_actors, standing_reservations
 
     wait_until(lambda: not living_actors(), "all actors of jobs are gone")
     wait_until(lambda: not standing_reservations(), "all reservations are released")
-    wait_until(lambda: not processes_called("ray::Master", "ray::TrainerHost", "ray::WorkloadHost"), "all are gone")
-    wait_until(lambda: not states_in_memory(), "no state is left in memory")
+    wait_until(lambda: not job_processes(), "all processes of jobs are gone")
+    wait_until(lambda: not list(Path("/dev/shm").glob(f"dlrl-{os.getuid()}/*")), "no state is left in memory")
+
+
+def job_processes() -> list[str]:
+    """Command lines of Ray workers that are a Master, a trainer or a workload."""
+    hosts = ("ray::Master", "ray::TrainerHost", "ray::WorkloadHost")
+    found = []
+    for process in psutil.process_iter():
+        try:
+            line = " ".join(process.cmdline())
+        except (psutil.NoSuchProcess, psutil.ZombieProcess):
+            continue
+        if line.startswith(hosts):
+            found.append(line)
+    return found
 
 
 def processes_called(*titles: str) -> list[psutil.Process]:
@@ -60,16 +74,6 @@ def master_pid() -> int:
     """Of the only job there is."""
     [master] = processes_called("ray::Master")
     return master.pid
-
-
-def states_in_memory() -> list[Path]:
-    """Folders of committed state that jobs of this test have in memory."""
-    from dlrl_core.context import JobContext, default_store_url, open_store
-    from dlrl_core.workload.state_folder import memory_root
-
-    with open_store(default_store_url()) as store:
-        folders = [memory_root(JobContext.load(store, job).record.run_id) for job in store.jobs()]
-    return [folder for folder in folders if folder.exists()]
 
 
 def is_running(pid: int) -> bool:
