@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
 from framework_run import Watched, survive
-from verl_job import FSDP, overrides, start
+from verl_job import FSDP, MEGATRON, overrides, start
 
 pytestmark = pytest.mark.long
 
@@ -44,6 +47,35 @@ def test_the_example_of_megatron_with_data_parallel_2(ray_4_gpus, tiny_assets, t
 
     assert survive(watched, deaths, seed=6)["steps"] == STEPS
     assert (tmp_path / "latest_checkpointed_iteration.txt").read_text() == str(STEPS)
+
+
+def test_the_policy_dies_while_it_sends_weights(ray_4_gpus, tiny_assets, tmp_path):
+    words = overrides(MEGATRON, tiny_assets, tmp_path, trainer__total_training_steps=10, trainer__total_epochs=2)
+    watched = start("sending", words)
+    expected = {"actor-0": 0, "actor-1": 0, "critic-0": 0, "critic-1": 0, "reward-0": 0, "rollout-0": 0, "rollout-1": 0}
+
+    for who in ("actor-0", "actor-1"):
+        watched.wait_for_step(watched.look() + 2)
+        kill_while_sending(watched, who)
+        expected.update({name: expected[name] + 1 for name in ("actor-0", "actor-1")})
+        watched.wait_for_restarts(expected, f"after the death of {who}")
+        watched.wait_for_step(watched.look() + 1)
+
+    assert watched.handle.wait(timeout=600).value["steps"] == 10
+    assert watched.restarts() == expected, "servers were not restarted: they went on without the rest of the weights"
+
+
+def kill_while_sending(job: Watched, who: str) -> None:
+    """SIGKILL it when the socket is there through which it sends weights."""
+    view = job.handle.status().view
+    pid = next(one["pid"] for one in view["workloads"] if one["name"] == who)
+    rank = who.removeprefix("actor-")
+    sending = Path(f"/tmp/rl-colocate-zmq-{view['run_id']}-replica-{rank}-rank-0.sock")
+    deadline = time.monotonic() + 120
+    while not sending.exists():
+        assert time.monotonic() < deadline, f"{who} sent no weights"
+        time.sleep(0.0005)
+    os.kill(pid, signal.SIGKILL)
 
 
 def test_a_reward_model_on_the_devices_of_the_policy(ray_4_gpus, tiny_assets, tmp_path):

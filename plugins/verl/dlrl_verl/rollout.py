@@ -25,7 +25,7 @@ class RolloutWorkload(BaseWorkload):
 
     async def build(self, **server: Any) -> None:
         """Make the server, with what verl has for it."""
-        own_engine("dlrl_verl.cpu")
+        own_engine("dlrl_verl.weight_receiver")
         if len(server["workers"]) == 1:  # those of this process, wherever it is: one in its place may be elsewhere
             server["cuda_visible_devices"] = ",".join(self.device_ids)
         self._server = vLLMHttpServer(**server)

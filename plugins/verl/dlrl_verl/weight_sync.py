@@ -12,15 +12,14 @@ from functools import partial
 from typing import Any
 
 import ray
-import zmq
 from verl.workers.rollout.utils import ensure_async_iterator
 from verl.workers.rollout.vllm_rollout import bucketed_weight_transfer, vllm_rollout
 from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightSender, create_shared_memory
 
 from dlrl_core.trainer.framework_seam import replaced
 from dlrl_core.workload.death_reason import GONE
+from dlrl_verl.weight_receiver import SenderSign, WatchedSocket
 
-_LOOK_MS = 500
 _PING_S = 10.0
 
 
@@ -86,7 +85,8 @@ def sending_weights(worker: Any, *, is_meant: bool) -> Iterator[None]:
         finally:
             worker.rollout = adapter
         return
-    with replaced(vllm_rollout, BucketedWeightSender=partial(WatchedSender, adapter.server_handle.check)):
+    sender = partial(WatchedSender, adapter.server_handle.check)
+    with SenderSign(adapter.zmq_handle).shown(), replaced(vllm_rollout, BucketedWeightSender=sender):
         yield
 
 
@@ -113,7 +113,7 @@ class WatchedSender(BucketedWeightSender):  # type: ignore[misc]
 
     def _init_socket(self) -> None:
         super()._init_socket()
-        self.socket = _WatchedSocket(self.socket, self._check)
+        self.socket = WatchedSocket(self.socket, self._check, linger_ms=0)
 
     def _init_buffer(self) -> None:
         """verl's own forgets the memory that it has made, if it fails while it waits for the server."""
@@ -137,26 +137,3 @@ class WatchedSender(BucketedWeightSender):  # type: ignore[misc]
         except ServerGoneError:
             async for _ in ensure_async_iterator(weights):
                 pass
-
-
-class _WatchedSocket:
-    """A socket of ZeroMQ that looks after its peer's process while it waits."""
-
-    def __init__(self, socket: Any, check: Callable[[], None]) -> None:
-        self._socket = socket
-        self._check = check
-
-    def send_pyobj(self, value: Any) -> None:
-        self._wait_for(zmq.POLLOUT)
-        self._socket.send_pyobj(value)
-
-    def recv(self) -> Any:
-        self._wait_for(zmq.POLLIN)
-        return self._socket.recv()
-
-    def close(self) -> None:
-        self._socket.close(linger=0)
-
-    def _wait_for(self, event: int) -> None:
-        while not self._socket.poll(_LOOK_MS, event):
-            self._check()
