@@ -40,7 +40,8 @@ def assert_nothing_left() -> None:
     wait_until(lambda: not living_actors(), "all actors of jobs are gone")
     wait_until(lambda: not standing_reservations(), "all reservations are released")
     wait_until(lambda: not job_processes(), "all processes of jobs are gone")
-    wait_until(lambda: not list(Path("/dev/shm").glob(f"dlrl-{os.getuid()}/*")), "no state is left in memory")
+    memory = Path(os.environ.get("DLRL_MEMORY", "/dev/shm"))
+    wait_until(lambda: not list(memory.glob(f"dlrl-{os.getuid()}/*")), "no state is left in memory")
 
 
 def job_processes() -> list[str]:

@@ -21,7 +21,7 @@ collect_ignore = [f"{name}_runs" for name in ("openrlhf", "verl") if importlib.u
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """All files of a test run lie under one short name in /tmp; a guard removes them however the run ends."""
+    """All files of a test run lie under one short name in /tmp and one in memory; a guard removes them in any case."""
     global _guard  # noqa: PLW0603 - one for each run
     os.environ[MARK] = str(os.getpid())
     if config.option.basetemp is not None or config.option.collectonly:
@@ -29,10 +29,13 @@ def pytest_configure(config: pytest.Config) -> None:
     base = Path("/tmp") / f"d{secrets.token_hex(2)}"
     base.mkdir(mode=0o700)
     config.option.basetemp = str(base / "p")
-    os.environ["DLRL_TEST_TMP"] = str(base)
+    memory = Path("/dev/shm") / base.name
+    memory.mkdir(mode=0o700)
+    os.environ.update(DLRL_TEST_TMP=str(base), DLRL_MEMORY=str(memory))
     # It reads from a pipe that only this process holds: the end of the file is the end of the run, SIGKILL included.
-    clean = 'cat >/dev/null; rm -rf "$0" "$0"-*; sleep 3; rm -rf "$0" "$0"-*'
-    _guard = subprocess.Popen(["sh", "-c", clean, str(base)], stdin=subprocess.PIPE, start_new_session=True)
+    clean = 'cat >/dev/null; rm -rf "$0" "$0"-* "$1"; sleep 3; rm -rf "$0" "$0"-* "$1"'
+    words = ["sh", "-c", clean, str(base), str(memory)]
+    _guard = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)
 
 
 def pytest_unconfigure() -> None:

@@ -49,8 +49,8 @@ class ProcessSetup:
         return {key: value for key, value in early.items() if not looks_secret(key)}
 
     def set_environment(self) -> None:
-        """First of all: variables and import path."""
-        os.environ.update(self.env)
+        """First of all: variables and import path. Where state is kept is the node's to say, not the job's."""
+        os.environ.update({name: value for name, value in self.env.items() if name != "DLRL_MEMORY"})
         given_env.update(self.env)
         sys.path.extend(path for path in self.python_path if path not in sys.path)
         if self.plugins is not None:

@@ -53,10 +53,10 @@ class DurableCommits:
 
 
 def memory_root(run_id: str) -> Path:
-    """The folder of a run in the memory of this node."""
+    """The folder of a run in the memory of this node, or where DLRL_MEMORY says in the node's environment."""
     shared = Path("/dev/shm")
-    base = shared if os.access(shared, os.W_OK) else Path(tempfile.gettempdir())
-    return base / f"dlrl-{os.getuid()}" / run_id
+    fallback = shared if os.access(shared, os.W_OK) else Path(tempfile.gettempdir())
+    return Path(os.environ.get("DLRL_MEMORY") or fallback) / f"dlrl-{os.getuid()}" / run_id
 
 
 class StateFolder:

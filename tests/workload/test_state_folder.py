@@ -50,6 +50,14 @@ def test_a_crash_while_the_next_one_is_written_leaves_the_last_one_whole(folder,
     assert sorted(after.held()) == [1, 2]
 
 
+def test_memory_is_where_the_node_says(run_id, tmp_path, monkeypatch):
+    monkeypatch.setenv("DLRL_MEMORY", str(tmp_path / "new"))
+    save(StateFolder(run_id=run_id, workload="actor-0", durable=None), 1)
+    assert [one.read_text() for one in tmp_path.glob(f"new/dlrl-*/{run_id}/**/state")] == ["state 1"]
+    forget_run(run_id)
+    assert list(tmp_path.glob("new/*")) == []
+
+
 def test_two_versions_are_kept(folder):
     for version in range(1, 6):
         save(folder, version)
