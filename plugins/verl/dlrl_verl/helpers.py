@@ -6,7 +6,10 @@ They turn prompts into requests, and keep nothing that would be missed: Ray rest
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import ray
@@ -40,6 +43,16 @@ def _told(actor_class: Any, secrets: dict[str, str]) -> type:
             super().__init__(*args, **kwargs)
 
     return Told
+
+
+@contextlib.contextmanager
+def carried(module: ModuleType) -> Iterator[None]:
+    """Actors of its classes get their code from here. To import it, they would import all that verl has beside it."""
+    ray.cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        ray.cloudpickle.unregister_pickle_by_value(module)
 
 
 class NamelessRay(RestartingRay):

@@ -21,7 +21,8 @@ from dlrl_core.errors import ClusterError
 from dlrl_core.trainer.framework_seam import replaced
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_verl.helpers import NamelessRay
-from dlrl_verl.servers import BACK_S, replica_class
+from dlrl_verl.servers import replica_class
+from dlrl_verl.steady_handle import BACK_S
 
 _START_S = 60.0
 _AGAIN_S = 0.5

@@ -27,10 +27,11 @@ from dlrl_core.roles import RoleType
 from dlrl_core.trainer.framework_seam import Member, RayOfRoles, Starting, replaced
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_core.workload.class_loader import undecorated
-from dlrl_verl.helpers import RestartingRay
+from dlrl_verl.helpers import RestartingRay, carried
 from dlrl_verl.ppo import CommittingPPOTrainer, Steps
 from dlrl_verl.reward_model import RewardModel
-from dlrl_verl.servers import SteadyHandle, replica_class
+from dlrl_verl.servers import replica_class
+from dlrl_verl.steady_handle import SteadyHandle
 from dlrl_verl.worker_group import WorkerGroups
 
 TaskRunner: Any = undecorated(main_ppo_v0.TaskRunner)
@@ -70,6 +71,7 @@ class StockRun:
             self._rewards(),
             replaced(agent_loop, ray=RestartingRay()),
             replaced(router, ray=RestartingRay()),
+            carried(router),
         ):
             TaskRunner().run(config)
         if self.reward_model is not None:
