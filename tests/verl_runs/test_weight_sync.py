@@ -15,12 +15,21 @@ from typing import Any
 import pytest
 
 SOON_S = 10.0
+KILLED_S = 3.0
 TENSOR_BYTES = 1 << 19  # of a bucket of 1 MB
 
 
 @pytest.fixture
-def handle(tmp_path: Path) -> str:
-    return f"ipc://{tmp_path}/s.sock"
+def handle(tmp_path: Path) -> Iterator[str]:
+    before = memory()
+    yield f"ipc://{tmp_path}/s.sock"
+    for left in memory() - before:  # by those who were killed
+        left.unlink()
+
+
+def memory() -> set[Path]:
+    """What weights are sent through."""
+    return set(Path("/dev/shm").glob("verl_weights_*"))
 
 
 @pytest.mark.parametrize("sent", [0, 5, 9])
@@ -28,7 +37,7 @@ def test_an_engine_does_not_wait_for_a_policy_that_was_killed(imported_process, 
     told = imported_process(received_from_one_who_is_killed, handle, sent)
 
     assert told["error"] == "SenderGoneError: whoever sent weights to this engine is gone"
-    assert told["seconds"] < SOON_S
+    assert KILLED_S - 0.5 < told["seconds"] < KILLED_S + SOON_S
     assert told["names"] == [f"weight-{number}" for number in range(max(0, (sent - 1) // 2 * 2))]
 
 
@@ -36,7 +45,14 @@ def test_an_engine_does_not_wait_for_a_policy_that_was_killed_before_it_had_a_so
     told = imported_process(received_from_nobody, handle)
 
     assert told["error"] == "SenderGoneError: whoever sent weights to this engine is gone"
-    assert told["seconds"] < SOON_S
+    assert KILLED_S - 0.5 < told["seconds"] < KILLED_S + SOON_S
+
+
+def test_an_engine_waits_for_one_of_several_that_comes_late(imported_process, handle):
+    told = imported_process(received_from_a_late_one, handle)
+
+    assert told["error"] is None
+    assert len(told["names"]) == 4
 
 
 def test_an_engine_waits_for_a_policy_that_takes_its_time(imported_process, handle):
@@ -52,6 +68,16 @@ def test_a_policy_can_send_again_where_one_was_killed(imported_process, handle):
 
     assert told["error"] is None
     assert len(told["names"]) == 4
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_policy_does_not_wait_for_an_engine_that_takes_no_weights(new_process, cluster_4_gpus, handle, ends):
+    told = new_process(sent_to_an_engine_that_fails, cluster_4_gpus, handle, ends)
+
+    assert told["gathered"] == 9, "with the other ranks, to the last weight"
+    assert ("the shapes differ" in told["error"]) != ends, "a server that ends with its engine is no error"
+    assert told["is_gone"] == ends
+    assert told["left"] == set()
 
 
 # ---- in processes that have imported verl
@@ -73,14 +99,20 @@ def received_from_a_slow_one(handle: str) -> dict[str, Any]:
     return told
 
 
+def received_from_a_late_one(handle: str) -> dict[str, Any]:
+    sender = _started(_send_late, handle)
+    told = _receive(handle, comes_within_s=60.0)
+    sender.join()
+    return told
+
+
 def _started(work: Any, *args: Any) -> Any:
     process = multiprocessing.get_context("fork").Process(target=work, args=args, daemon=True)
     process.start()
-    time.sleep(0.5)
     return process
 
 
-def _receive(handle: str, sender: Any = None) -> dict[str, Any]:
+def _receive(handle: str, sender: Any = None, comes_within_s: float = 0.0) -> dict[str, Any]:
     """What the engine's end took; the sender, if told, is killed when it stands still."""
     from dlrl_verl import weight_receiver
 
@@ -90,7 +122,10 @@ def _receive(handle: str, sender: Any = None) -> dict[str, Any]:
 
     names: list[str] = []
     receiver = transfer.BucketedWeightReceiver(handle, torch.device("cpu"), use_shm=True)
-    killer = threading.Timer(3.0, os.kill, (sender.pid, signal.SIGKILL)) if sender else None
+    receiver.comes_within_s = comes_within_s
+    while not (comes_within_s or weight_receiver.SenderSign(handle).is_shown()):
+        time.sleep(0.01)
+    killer = threading.Timer(KILLED_S, os.kill, (sender.pid, signal.SIGKILL)) if sender else None
     if killer is not None:
         killer.start()
     began, error = time.monotonic(), None
@@ -123,8 +158,56 @@ def _send(handle: str, count: int, pause_s: float) -> None:
         asyncio.run(sender.async_send_weights(weights()))
 
 
+def _send_late(handle: str) -> None:
+    time.sleep(2.0)
+    _send(handle, 4, 0.1)
+
+
 def _show_sign_only(handle: str) -> None:
     from dlrl_verl.weight_receiver import SenderSign
 
     with SenderSign(handle).shown():
         time.sleep(600)
+
+
+def sent_to_an_engine_that_fails(address: str, handle: str, ends: bool) -> dict[str, Any]:
+    """What the policy does with all its weights, though the engine takes none; `ends`: the server dies of it, later."""
+    from dlrl_verl import cpu
+
+    cpu.prepare()
+    import ray
+    import torch
+    from dlrl_verl.weight_sync import ServerHandle, WatchedSender
+
+    class Server:
+        async def ping(self) -> None: ...
+
+        async def invoke_coroutine(self, method: str) -> None:
+            if ends:
+                threading.Timer(2.0, os._exit, (1,)).start()
+            raise ValueError("the shapes differ")
+
+    gathered, before = [], memory()
+
+    def weights() -> Iterator[tuple[str, Any]]:
+        for number in range(9):
+            gathered.append(number)
+            yield f"weight-{number}", torch.zeros(TENSOR_BYTES, dtype=torch.uint8)
+
+    async def send(server: ServerHandle) -> str:
+        answer = server.collective_rpc.remote()
+        await WatchedSender(server.check, zmq_handle=handle, bucket_size_mb=1, use_shm=True).async_send_weights(
+            weights()
+        )
+        try:
+            return str(await answer)
+        except ValueError as error:
+            return str(error)
+
+    ray.init(address=address, log_to_driver=False, configure_logging=False)
+    try:
+        server = ServerHandle(ray.remote(num_cpus=0)(Server).remote())
+        error = asyncio.run(send(server))
+    finally:
+        ray.shutdown()
+    return {"gathered": len(gathered), "error": error, "is_gone": server.is_gone, "left": memory() - before}

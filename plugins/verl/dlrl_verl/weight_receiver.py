@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import time
+import traceback
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import zmq
 
@@ -19,6 +21,8 @@ from dlrl_core.plugin.after_import import after_import
 from dlrl_verl import cpu
 
 _LOOK_MS = 500
+_LATE_S = 60.0
+"""Between the first rank of several that sends weights to an engine, and the last."""
 _TRANSFER = "verl.workers.rollout.vllm_rollout.bucketed_weight_transfer"
 _EXTENSION = "verl.workers.rollout.vllm_rollout.utils"
 
@@ -31,7 +35,7 @@ class SenderSign:
     """Says that somebody is about to send weights through a socket, or is at it."""
 
     def __init__(self, zmq_handle: str) -> None:
-        self._address = "\0" + zmq_handle.removeprefix("ipc://")  # a name that is in no folder, and of this machine
+        self._address = "\0" + zmq_handle.removeprefix("ipc://")  # in no folder: it goes with its process
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
@@ -40,13 +44,28 @@ class SenderSign:
             sign.bind(self._address)
             yield
 
-    def check(self) -> None:
-        """Raise SenderGoneError if nobody shows it."""
+    def is_shown(self) -> bool:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as looking:
             try:
                 looking.connect(self._address)
             except ConnectionRefusedError:
-                raise SenderGoneError("whoever sent weights to this engine is gone") from None
+                return False
+        return True
+
+
+class SenderWatch:
+    """Looks for the sign of one sender, who may still have to come: the first of several asks the engine for all."""
+
+    def __init__(self, zmq_handle: str, *, comes_within_s: float) -> None:
+        self._sign = SenderSign(zmq_handle)
+        self._deadline = time.monotonic() + comes_within_s
+
+    def check(self) -> None:
+        """Raise SenderGoneError if it is gone."""
+        if self._sign.is_shown():
+            self._deadline = 0.0
+        elif time.monotonic() > self._deadline:
+            raise SenderGoneError("whoever sent weights to this engine is gone")
 
 
 class WatchedSocket:
@@ -95,25 +114,41 @@ def _watch_sender(module: Any) -> None:
         """verl's receiver of weights, which ends with SenderGoneError when there is nobody left to send them."""
 
         socket: Any
+        comes_within_s: ClassVar[float] = 0.0
 
         def _init_socket(self) -> None:
             super()._init_socket()
-            self.socket = WatchedSocket(self.socket, SenderSign(self.zmq_handle).check)
+            watch = SenderWatch(self.zmq_handle, comes_within_s=self.comes_within_s)
+            self.socket = WatchedSocket(self.socket, watch.check)
 
     module.BucketedWeightReceiver = WatchedReceiver
 
 
 def _end_if_spoiled(module: Any) -> None:
-    """Plain weights that came in part are followed by whole ones; quantized ones can't be taken up again."""
+    """An engine whose weights came in part gets whole ones next. Some can't go on until then, and are ended.
+
+    vLLM reads the answers of several workers up to the first that failed: the others would answer the next call.
+    """
     extension = module.vLLMColocateWorkerExtension
     receive = extension.update_weights_from_ipc
 
     def update_weights_from_ipc(self: Any, *args: Any, **kwargs: Any) -> Any:
+        from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightReceiver
+
+        has_peers = self.model_runner.vllm_config.parallel_config.world_size_across_dp > 1
+        BucketedWeightReceiver.comes_within_s = _LATE_S if has_peers else 0.0
         try:
             return receive(self, *args, **kwargs)
-        except SenderGoneError:
-            if self._is_qat_model or self._is_modelopt_qat or module.is_quantized_model(self.model_runner.vllm_config):
+        except Exception:
+            if has_peers or _is_quantized(module, self):
+                traceback.print_exc()
                 os._exit(1)
             raise
 
     extension.update_weights_from_ipc = update_weights_from_ipc
+
+
+def _is_quantized(module: Any, worker: Any) -> bool:
+    """Its weights are unpacked for new ones, which can't be done a second time."""
+    is_trained_so = worker._is_qat_model or worker._is_modelopt_qat
+    return bool(is_trained_so or module.is_quantized_model(worker.model_runner.vllm_config))

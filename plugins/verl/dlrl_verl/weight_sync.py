@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import ray
+from ray.exceptions import RayTaskError
 from verl.workers.rollout.utils import ensure_async_iterator
 from verl.workers.rollout.vllm_rollout import bucketed_weight_transfer, vllm_rollout
 from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightSender, create_shared_memory
@@ -21,10 +23,13 @@ from dlrl_core.workload.death_reason import GONE
 from dlrl_verl.weight_receiver import SenderSign, WatchedSocket
 
 _PING_S = 10.0
+_AGAIN_S = 0.2
+_ENDS_S = 5.0
+"""More than a server takes to end after its engine."""
 
 
-class ServerGoneError(Exception):
-    """The server died while weights were sent to it."""
+class NoTakerError(Exception):
+    """The server takes no more weights: it died while they were sent to it, or failed."""
 
 
 class ServerHandle:
@@ -32,6 +37,7 @@ class ServerHandle:
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
+        self._unanswered: set[Any] = set()
         self.is_gone = False
 
     @property
@@ -45,24 +51,48 @@ class ServerHandle:
 
     def start(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> asyncio.Future[Any]:
         ref = self._actor.invoke_coroutine.remote(method, *args, **kwargs)
-        return asyncio.ensure_future(self._result(ref))
+        self._unanswered.add(ref)
+        call = asyncio.ensure_future(self._result(ref))
+        call.add_done_callback(lambda _: self._unanswered.discard(ref))
+        return call
 
     async def _result(self, ref: Any) -> Any:
         try:
             return await ref
         except GONE:
             self.is_gone = True
-            return None
+        except RayTaskError:
+            if not await asyncio.to_thread(self._ends_soon):
+                raise
+        return None
 
     def check(self) -> None:
-        """Raise ServerGoneError if its process has ended."""
+        """Raise NoTakerError if its process has ended, or a call has failed; what failed is told to who awaits it."""
+        calls = list(self._unanswered)
+        answered = ray.wait(calls, num_returns=len(calls), timeout=0)[0] if calls else []
         try:
+            ray.get(answered)
             ray.get(self._actor.ping.remote(), timeout=_PING_S)
         except GONE:
             self.is_gone = True
-            raise ServerGoneError from None
+            raise NoTakerError from None
         except ray.exceptions.GetTimeoutError:
             return
+        except RayTaskError:
+            raise NoTakerError from None
+
+    def _ends_soon(self) -> bool:
+        """A server whose engine has died fails first, and ends a moment later."""
+        deadline = time.monotonic() + _ENDS_S
+        while not self.is_gone and time.monotonic() < deadline:
+            try:
+                ray.get(self._actor.ping.remote(), timeout=_PING_S)
+            except GONE:
+                self.is_gone = True
+            except ray.exceptions.GetTimeoutError:
+                continue
+            time.sleep(_AGAIN_S)
+        return self.is_gone
 
 
 class _ServerMethod:
@@ -103,7 +133,7 @@ class _Nobody:
 
 
 class WatchedSender(BucketedWeightSender):  # type: ignore[misc]
-    """verl's sender of weights. When the server is gone, the rest is gathered with the other ranks, for nobody."""
+    """verl's sender of weights. When nobody takes them any more, the rest is just gathered with the other ranks."""
 
     socket: Any
 
@@ -126,7 +156,7 @@ class WatchedSender(BucketedWeightSender):  # type: ignore[misc]
         try:
             with replaced(bucketed_weight_transfer, create_shared_memory=create):
                 super()._init_buffer()
-        except ServerGoneError:
+        except Exception:
             for memory in made:
                 memory.unlink()
             raise
@@ -134,6 +164,6 @@ class WatchedSender(BucketedWeightSender):  # type: ignore[misc]
     async def async_send_weights(self, weights: Any) -> None:
         try:
             await super().async_send_weights(weights)
-        except ServerGoneError:
+        except NoTakerError:
             async for _ in ensure_async_iterator(weights):
                 pass
