@@ -21,7 +21,7 @@ demo: venv-openrlhf  ## set up, then run a real PPO (OpenRLHF, DeepSpeed, vLLM) 
 quickstart: venv-core  ## set up, then run a job with all five roles on an embedded local Ray, in a minute
 	$(CORE)/bin/dlrl run examples/quickstart/quickstart.yaml
 
-test: test-core test-openrlhf  ## set up, then run all checks and tests, but those of test-verl and test-long
+test: test-core test-openrlhf test-verl  ## set up, then run all checks and tests, but those of test-long
 
 test-core: lint  ## those that need no framework
 	$(CORE)/bin/python -m pytest --durations 25
