@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import secrets
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """All files of a test run lie under one short name in /tmp and one in memory; a guard removes them in any case."""
     global _guard  # noqa: PLW0603 - one for each run
     os.environ[MARK] = str(os.getpid())
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # run in a shell's background; processes would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.basetemp is not None or config.option.collectonly:
         return
     base = Path("/tmp") / f"d{secrets.token_hex(2)}"
