@@ -8,8 +8,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -80,12 +81,51 @@ def test_a_policy_does_not_wait_for_an_engine_that_takes_no_weights(new_process,
     assert told["left"] == set()
 
 
+@pytest.mark.parametrize(("workers", "qat", "ended"), [(1, False, False), (2, False, True), (1, True, True)])
+def test_an_engine_that_can_not_take_weights_again_is_ended(imported_process, handle, workers, qat, ended):
+    told = imported_process(end_of_a_worker, handle, workers, qat)
+
+    assert told == (1 if ended else "SenderGoneError")
+
+
 # ---- in processes that have imported verl
 
 
+def end_of_a_worker(handle: str, workers: int, qat: bool) -> Any:
+    """verl's own function in a stand-in for a worker of vLLM, to which nobody sends: its error, or how it exits."""
+    from dlrl_verl import weight_receiver
+
+    weight_receiver.prepare()
+    weight_receiver._LATE_S = 1.0
+    import torch
+    from verl.utils import qat as qat_utils
+    from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension as Extension
+
+    qat_utils.prepare_qat_for_load_weights = lambda model, device: None
+    parallel = SimpleNamespace(world_size_across_dp=workers)
+    worker = SimpleNamespace(
+        device=torch.device("cpu"),
+        model_runner=SimpleNamespace(vllm_config=SimpleNamespace(parallel_config=parallel, quant_config=None)),
+        _is_qat_model=qat,
+        _is_modelopt_qat=False,
+        _iter_all_models=lambda: [],
+        _get_zmq_handle=lambda: handle,
+    )
+    here, there = multiprocessing.Pipe()
+
+    def receive() -> None:
+        try:
+            Extension.update_weights_from_ipc(worker, use_shm=True)
+        except Exception as error:
+            there.send(type(error).__name__)
+
+    process = _started(receive)
+    process.join()
+    return here.recv() if here.poll() else process.exitcode
+
+
 def received_from_one_who_is_killed(handle: str, sent: int) -> dict[str, Any]:
-    sender = _started(_send, handle, sent, 0.0)
-    return _receive(handle, sender)
+    return _receive(handle, _started(_send, handle, sent, 0.0), kill_after=max(0, (sent - 1) // 2 * 2))
 
 
 def received_from_nobody(handle: str) -> dict[str, Any]:
@@ -112,8 +152,8 @@ def _started(work: Any, *args: Any) -> Any:
     return process
 
 
-def _receive(handle: str, sender: Any = None, comes_within_s: float = 0.0) -> dict[str, Any]:
-    """What the engine's end took; the sender, if told, is killed when it stands still."""
+def _receive(handle: str, sender: Any = None, *, kill_after: int = 0, comes_within_s: float = 0.0) -> dict[str, Any]:
+    """What the engine's end took; the sender, if told, is killed when so many weights have come and it stands still."""
     from dlrl_verl import weight_receiver
 
     weight_receiver.prepare()
@@ -125,17 +165,24 @@ def _receive(handle: str, sender: Any = None, comes_within_s: float = 0.0) -> di
     receiver.comes_within_s = comes_within_s
     while not (comes_within_s or weight_receiver.SenderSign(handle).is_shown()):
         time.sleep(0.01)
-    killer = threading.Timer(KILLED_S, os.kill, (sender.pid, signal.SIGKILL)) if sender else None
-    if killer is not None:
+    killer = threading.Thread(target=_kill, args=(sender, lambda: len(names) >= kill_after))
+    if sender is not None:
         killer.start()
     began, error = time.monotonic(), None
     try:
         receiver.receive_weights(lambda weights, is_last: names.extend(name for name, _ in weights))
     except Exception as caught:
         error = f"{type(caught).__name__}: {caught}"
-    if killer is not None:
+    if sender is not None:
         killer.join()
     return {"error": error, "names": names, "seconds": time.monotonic() - began}
+
+
+def _kill(process: Any, stands_still: Callable[[], bool]) -> None:
+    while not stands_still():
+        time.sleep(0.01)
+    time.sleep(KILLED_S)  # the engine waits in vain, and longer than it takes to look
+    os.kill(process.pid, signal.SIGKILL)
 
 
 def _send(handle: str, count: int, pause_s: float) -> None:
