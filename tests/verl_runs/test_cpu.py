@@ -42,6 +42,17 @@ def a_process_group() -> None:
     distributed.initialize_global_process_group_ray()
 
 
+def groups_that_share_a_thread() -> None:
+    import torch.distributed as dist
+
+    be_alone()
+    dist.init_process_group("gloo", rank=0, world_size=1)
+    for group in [dist.new_group([0]) for _ in range(3)]:
+        dist.barrier(group)
+    names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+    assert names.count("gloo_tcp_loop") == 1, f"{names.count('gloo_tcp_loop')} threads that look for news"
+
+
 def a_critic_without_flash_attention() -> None:
     from transformers import Qwen2Config
     from verl.utils import model
@@ -196,6 +207,7 @@ NEEDS = {
     a_platform_of_verl: ("register_platform", "Unknown platform 'cpu'"),
     engines_for_this_device: ("VERL_ENGINE_DEVICE", "No engine registered for device='cpu'"),
     a_process_group: ("engines._one_backend", "cpu:gloo,cpu:gloo"),
+    groups_that_share_a_thread: ("engines._one_loop_of_gloo", "4 threads that look for news"),
     a_critic_without_flash_attention: ("engines._attention_of_critic", "install trl"),
     a_reference_in_memory_that_is_not_pinned: ("engines._memory_not_pinned", "Cannot access accelerator device"),
     a_version_of_vllm: ("engines._version_of_vllm", "PackageNotFoundError"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import os
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ def prepare_engines() -> None:
     after_import("verl.utils.distributed", _one_backend)
     after_import("verl.utils.model", _attention_of_critic)
     after_import("verl.workers.engine.fsdp.transformer_impl", _memory_not_pinned)
+    _one_loop_of_gloo()
     _version_of_vllm()
     _no_amx()
     after_import("vllm.model_executor.layers.utils", _weights_that_stay)
@@ -26,6 +28,28 @@ def _one_backend(module: Any) -> None:
     """verl asks torch for 'cpu:gloo,cpu:gloo': a backend for the CPU and one for the device. torch refuses that."""
     stock = module.initialize_global_process_group_ray
     module.initialize_global_process_group_ray = functools.partial(stock, backend="cpu:gloo")
+
+
+def _one_loop_of_gloo() -> None:
+    """Each group of gloo has a thread that looks for news a hundred times a second, and Megatron makes two dozen
+    groups: 4 % of a core for a rank that has nothing to do. All groups of a process share one.
+    """
+    gloo = torch.distributed.ProcessGroupGloo
+    stock = gloo.__init__
+    device = functools.cache(gloo.create_default_device)
+
+    @functools.wraps(stock)
+    def init(group: Any, store: Any, rank: int, size: int, timeout: Any = torch.distributed.default_pg_timeout) -> None:
+        if isinstance(timeout, gloo._Options) or os.environ.get("GLOO_SOCKET_IFNAME"):
+            stock(group, store, rank, size, timeout)
+            return
+        options = gloo._Options()
+        options._devices = [device()]
+        options._threads = 2  # torch's own number
+        options._timeout = timeout
+        stock(group, store, rank, size, options)
+
+    gloo.__init__ = init
 
 
 def _attention_of_critic(module: Any) -> None:
