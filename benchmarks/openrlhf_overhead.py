@@ -2,8 +2,9 @@
 
     .venvs/openrlhf/bin/python -m benchmarks.openrlhf_overhead
 
-Both sides run the same flags with the tiny models of examples/openrlhf_ppo, on a local Ray with logical GPUs, in turns.
-Times are those of OpenRLHF's own tensorboard log. Under dlrl each step is also committed.
+Both sides run the same flags with the tiny models of examples/openrlhf_ppo, on a local Ray with logical GPUs, in turns
+of seconds. Times are those of OpenRLHF's own tensorboard log, without those of the other's turns. Under dlrl each step
+is also committed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from benchmarks.overhead import Framework, compare
 FLAGS = """
 --actor.num_gpus_per_node 1 --critic.num_gpus_per_node 1 --ref.num_gpus_per_node 1 --reward.num_gpus_per_node 1
 --vllm.num_engines 1 --vllm.tensor_parallel_size 1 --vllm.enforce_eager --vllm.sync_backend gloo
---data.input_key input --data.label_key label --data.max_samples 64 --data.max_len 96 --train.num_episodes 8
+--data.input_key input --data.label_key label --data.max_samples 64 --data.max_len 96 --train.num_episodes 12
 --rollout.batch_size 32 --rollout.micro_batch_size 8 --rollout.max_new_tokens 32
 --train.batch_size 32 --train.micro_batch_size 4 --ds.zero_stage 2 --ds.param_dtype bf16
 --ds.attn_implementation eager --algo.kl.init_coef 0.01 --logger.logging_steps 1

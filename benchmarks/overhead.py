@@ -1,7 +1,11 @@
-"""A framework alone and under dlrl, in turns: how long a step takes, and the start until the first one is done."""
+"""A framework alone and under dlrl: how long a step takes, and the start until the first one is done.
+
+Both are alive at once and take turns of seconds, so that what the machine does besides hits both.
+"""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import statistics
@@ -11,13 +15,14 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from time import time
 
 from benchmarks.curves import curves
 from benchmarks.report import Comparison, report
+from benchmarks.turns import Player, take_turns
 
 ROOT = Path(__file__).parents[1]
-ROUNDS = 3
+ROUNDS = 2
+TURN_S = 8.0
 WARM_UP = 4
 STEP_BAR, START_BAR = 1.03, 1.15
 _ENV = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
@@ -40,27 +45,24 @@ class Framework:
 @dataclass(frozen=True)
 class Times:
     start_s: float
-    step_s: float
+    steps_s: list[float]
 
 
 def compare(framework: Framework) -> None:
-    """Run both sides in turns, and report."""
+    """Run both sides, once with each of them as the first, and report."""
     found: dict[str, list[Times]] = {side: [] for side in framework.sides}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        make = [sys.executable, str(ROOT / framework.make_tiny), str(folder / "tiny")]
-        subprocess.run(make, check=True, capture_output=True)
-        for number in range(ROUNDS):
-            for side in sorted(framework.sides, reverse=bool(number % 2)):
-                times = _run(framework, side, folder / "tiny", folder / f"{side}{number}")
-                found[side].append(times)
-                print(f"{side}: start {times.start_s:.1f} s, step {times.step_s:.3f} s", file=sys.stderr, flush=True)
+    for number in range(ROUNDS):
+        for side, times in _round(framework, sorted(framework.sides, reverse=bool(number % 2))).items():
+            found[side].append(times)
+            median = statistics.median(times.steps_s)
+            said = f"{side}: start {times.start_s:.1f} s, {len(times.steps_s)} steps of {median:.3f} s"
+            print(said, file=sys.stderr, flush=True)
     ours, theirs = found["dlrl"], found["stock"]
-    steps = [one.step_s for one in ours], [one.step_s for one in theirs]
-    starts = [one.start_s for one in ours], [one.start_s for one in theirs]
+    steps = [[step for times in side for step in times.steps_s] for side in (ours, theirs)]
+    starts = [[times.start_s for times in side] for side in (ours, theirs)]
     report(
         [
-            Comparison(name="step", ours_s=steps[0], theirs_s=steps[1], bar=STEP_BAR),
+            Comparison(name="step", ours_s=steps[0], theirs_s=steps[1], bar=STEP_BAR, is_of_medians=True),
             Comparison(name="start", ours_s=starts[0], theirs_s=starts[1], bar=START_BAR),
         ],
         ours="dlrl",
@@ -68,21 +70,40 @@ def compare(framework: Framework) -> None:
     )
 
 
-def _run(framework: Framework, side: str, assets: Path, out: Path) -> Times:
-    """One run of one side, in processes of its own. vLLM leaves its sockets behind, so it has a folder for them."""
-    folder = str(assets.parent)
-    told = {"DLRL_HOME": str(out / "home"), "TENSORBOARD_DIR": str(out), "TMPDIR": folder, "VLLM_RPC_BASE_PATH": folder}
-    began = time()
-    done = subprocess.run(
-        [sys.executable, "-m", framework.sides[side], *framework.words(assets, out)],
+def _round(framework: Framework, order: list[str]) -> dict[str, Times]:
+    """One run of each side, in turns."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        make = [sys.executable, str(ROOT / framework.make_tiny), str(folder / "tiny")]
+        subprocess.run(make, check=True, capture_output=True)
+        starts = [functools.partial(_start, framework, side, folder) for side in order]
+        players, end = take_turns(starts, turn_s=TURN_S)
+        return {
+            side: _times(player, folder / side, framework.tag, end) for side, player in zip(order, players, strict=True)
+        }
+
+
+def _start(framework: Framework, side: str, folder: Path) -> Player:
+    """vLLM leaves its sockets behind, so it has a folder for them."""
+    out = folder / side
+    out.mkdir()
+    told = {
+        "DLRL_HOME": str(out / "home"),
+        "STOCK_TEMP": str(folder / "ray"),
+        "TENSORBOARD_DIR": str(out),
+        "TMPDIR": str(out),
+        "VLLM_RPC_BASE_PATH": str(out),
+    }
+    return Player(
+        [sys.executable, "-m", framework.sides[side], *framework.words(folder / "tiny", out)],
         cwd=ROOT,
         env={**os.environ, **_ENV, **told},
-        capture_output=True,
-        text=True,
-        check=False,
+        log=out / "log",
     )
-    if done.returncode != 0:
-        sys.exit(f"{side} failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
-    ends = [at for _, _, at in curves(out)[framework.tag]]
-    steps = [after - before for before, after in itertools.pairwise(ends)]
-    return Times(start_s=ends[0] - began, step_s=statistics.median(steps[WARM_UP:]))
+
+
+def _times(player: Player, out: Path, tag: str, end: float) -> Times:
+    """As long as there were two to take turns."""
+    ends = [at for _, _, at in curves(out)[tag] if at <= end]
+    steps = [player.played_s(before, after) for before, after in itertools.pairwise(ends)]
+    return Times(start_s=player.played_s(player.began, ends[0]), steps_s=steps[WARM_UP:])

@@ -3,8 +3,8 @@
     .venvs/verl/bin/python -m benchmarks.verl_overhead
 
 Both sides run the same overrides with the tiny model of examples/verl_ppo: PPO on Megatron with tensor parallel 2, on a
-local Ray with logical GPUs, in turns. Times are those of verl's own tensorboard log. Under dlrl each step is also
-committed.
+local Ray with logical GPUs, in turns of seconds. Times are those of verl's own tensorboard log, without those of the
+other's turns. Under dlrl each step is also committed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes=16
 actor_rollout_ref.rollout.agent.num_workers=1 reward.num_workers=1
 trainer.logger=[tensorboard] trainer.nnodes=1 trainer.n_gpus_per_node=2
 trainer.val_before_train=False trainer.test_freq=-1 trainer.save_freq=-1
-trainer.total_epochs=8 trainer.total_training_steps=16
+trainer.total_epochs=12 trainer.total_training_steps=24
 """
 
 
