@@ -6,6 +6,7 @@ its final name; both come last, so that a crash in between leaves nothing that c
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -118,6 +119,8 @@ class StateFolder:
         try:
             self.copy_to_durable(version)
         except OSError as error:
+            if not self._memory.exists():  # the run is over
+                return
             what = f"commit {version} of workload '{self._memory.name}' could not be copied to durable storage"
             print(f"dlrl: {what}; the next one will be: {error}", file=sys.stderr, flush=True)
 
@@ -224,10 +227,11 @@ def _sync_folder(folder: Path) -> None:
 
 
 def forget_run(run_id: str) -> None:
-    """Remove what a run has left in the memory of this node."""
+    """Remove what a run has left in the memory of this node; all of it is gone at once for those who still read it."""
     root = memory_root(run_id)
-    shutil.rmtree(root, ignore_errors=True)
-    try:
+    gone = root.with_name(f"{run_id}-{uuid.uuid4().hex}")
+    with contextlib.suppress(FileNotFoundError):
+        root.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)
+    with contextlib.suppress(OSError):
         root.parent.rmdir()  # unless another run is there
-    except OSError:
-        return

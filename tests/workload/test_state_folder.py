@@ -165,6 +165,22 @@ def test_a_copy_that_fails_is_said_and_can_be_tried_again(folder, tmp_path, caps
     assert durable_versions(folder) == [1]
 
 
+def test_a_copy_that_the_end_of_the_run_cuts_off_is_no_failure(folder, run_id, monkeypatch, capsys):
+    copytree = shutil.copytree
+
+    def ended_and_copied(*args):
+        forget_run(run_id)
+        copytree(*args)
+
+    save(folder, 1)
+    monkeypatch.setattr(shutil, "copytree", ended_and_copied)
+    folder.start_copy(1)
+    wait_until(lambda: not folder.durable().is_copying, "the copy has ended")
+    wait_until(lambda: "dlrl-durable" not in [thread.name for thread in threading.enumerate()], "its thread has ended")
+    assert capsys.readouterr().err == ""
+    assert durable_versions(folder) == []
+
+
 def test_a_commit_that_is_given_up_while_it_is_copied_does_not_become_durable(folder, monkeypatch):
     copytree = shutil.copytree
 
