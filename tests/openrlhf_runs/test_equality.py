@@ -18,6 +18,7 @@ STEPS = 5
 COMPARED = ("train/rollout/reward_mean", "train/policy_loss", "train/critic_loss", "train/kl", "train/actor_grad_norm")
 
 
+@pytest.mark.long
 def test_the_first_steps_are_those_of_stock_openrlhf(ray_8_gpus, tiny_assets, tmp_path):
     def words(side: str) -> list[str]:
         return flags(

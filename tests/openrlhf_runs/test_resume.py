@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from framework_run import LIMIT_S
 from openrlhf_job import flags, start
 
@@ -15,6 +16,7 @@ REWARD_FUNCTION = Path(__file__).parent / "reward_function.py"
 PROMPTS_A_STEP, SAMPLES = 4, 2
 
 
+@pytest.mark.long
 def test_a_stopped_grpo_goes_on_where_its_checkpoint_ends(ray_8_gpus, tiny_assets, tmp_path):
     words = flags(
         tiny_assets,

@@ -8,10 +8,10 @@ import pytest
 from framework_run import survive
 from openrlhf_job import flags, start
 
+pytestmark = pytest.mark.long
 REWARD_FUNCTION = Path(__file__).parent / "reward_function.py"
 
 
-@pytest.mark.long
 def test_colocated_models_with_zero_3(ray_8_gpus, tiny_assets, tmp_path):
     words = flags(tiny_assets, tmp_path, train__colocate_all=True, ds__zero_stage=3, train__num_episodes=3)
     deaths = {
