@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -22,7 +23,8 @@ from benchmarks.turns import Player, take_turns
 
 ROOT = Path(__file__).parents[1]
 ROUNDS = 2
-TURN_S = 8.0
+TURN_S = 2.0
+"""Shorter than any wait of dlrl's that a pause could end."""
 WARM_UP = 4
 STEP_BAR, START_BAR = 1.03, 1.15
 _ENV = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
@@ -50,6 +52,7 @@ class Times:
 
 def compare(framework: Framework) -> None:
     """Run both sides, once with each of them as the first, and report."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nobody is left behind, stopped
     found: dict[str, list[Times]] = {side: [] for side in framework.sides}
     for number in range(ROUNDS):
         for side, times in _round(framework, sorted(framework.sides, reverse=bool(number % 2))).items():
@@ -58,11 +61,11 @@ def compare(framework: Framework) -> None:
             said = f"{side}: start {times.start_s:.1f} s, {len(times.steps_s)} steps of {median:.3f} s"
             print(said, file=sys.stderr, flush=True)
     ours, theirs = found["dlrl"], found["stock"]
-    steps = [[step for times in side for step in times.steps_s] for side in (ours, theirs)]
+    steps = [[statistics.median(times.steps_s) for times in side] for side in (ours, theirs)]
     starts = [[times.start_s for times in side] for side in (ours, theirs)]
     report(
         [
-            Comparison(name="step", ours_s=steps[0], theirs_s=steps[1], bar=STEP_BAR, is_of_medians=True),
+            Comparison(name="step", ours_s=steps[0], theirs_s=steps[1], bar=STEP_BAR),
             Comparison(name="start", ours_s=starts[0], theirs_s=starts[1], bar=START_BAR),
         ],
         ours="dlrl",
@@ -104,6 +107,9 @@ def _start(framework: Framework, side: str, folder: Path) -> Player:
 
 def _times(player: Player, out: Path, tag: str, end: float) -> Times:
     """As long as there were two to take turns."""
-    ends = [at for _, _, at in curves(out)[tag] if at <= end]
+    logged = curves(out)[tag]
+    if len({step for step, _, _ in logged}) < len(logged):
+        sys.exit(f"steps were done again, so their times mean nothing: {[step for step, _, _ in logged]}")
+    ends = [at for _, _, at in logged if at <= end]
     steps = [player.played_s(before, after) for before, after in itertools.pairwise(ends)]
     return Times(start_s=player.played_s(player.began, ends[0]), steps_s=steps[WARM_UP:])

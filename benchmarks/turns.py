@@ -15,6 +15,8 @@ from time import time
 
 import psutil
 
+_END_S = 60.0
+
 
 class Player:
     """A program with all processes that it has started."""
@@ -46,7 +48,14 @@ class Player:
         pauses = sum(max(0.0, min(end, until) - max(start, since)) for since, until in self._pauses)
         return end - start - pauses
 
-    def kill(self) -> None:
+    def end(self) -> None:
+        """As with Ctrl-C, if it has not ended by itself; killed, it would leave shared memory behind."""
+        self._tell(signal.SIGCONT)
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+        self._tell(signal.SIGSTOP)  # so that nobody starts another one meanwhile
         self._tell(signal.SIGKILL)
         self._process.wait()
 
@@ -76,10 +85,10 @@ def take_turns(starts: Iterable[Callable[[], Player]], *, turn_s: float) -> tupl
         end = time()
         for one in sorted(players, key=lambda one: one is not player):
             if code := one.play():
-                raise RuntimeError(f"it ended with {code}: {one.log.read_text()[-4000:]}")
+                raise RuntimeError(f"{one.log} says why it ended with {code}: {one.log.read_text()[-4000:]}")
     finally:
         for one in players:
-            one.kill()
+            one.end()
     return players, end
 
 

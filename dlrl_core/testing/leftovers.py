@@ -11,7 +11,7 @@ import psutil
 
 from dlrl_core.scheduler.cluster_probe import living_actors, standing_reservations
 from dlrl_core.testing.restarts import Processes
-from dlrl_core.workload.state_folder import memory_root
+from dlrl_core.workload.state_folder import left_in_memory
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ def left_of(job: str, run_id: str, trail: ProcessTrail) -> list[str]:
     """Everything of the job that is still there."""
     left = [f"actor '{name}'" for name in living_actors().get(job, [])]
     left += [f"a reservation that is {state}" for name, state in standing_reservations().items() if name == job]
-    left += [f"state in memory: {memory_root(run_id)}"] if memory_root(run_id).exists() else []
+    left += [f"state in memory: {folder}" for folder in left_in_memory(run_id)]
     return left + [str(one) for one in trail.outliving({})]
 
 

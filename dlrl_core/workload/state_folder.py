@@ -229,9 +229,14 @@ def _sync_folder(folder: Path) -> None:
 def forget_run(run_id: str) -> None:
     """Remove what a run has left in the memory of this node; all of it is gone at once for those who still read it."""
     root = memory_root(run_id)
-    gone = root.with_name(f"{run_id}-{uuid.uuid4().hex}")
-    with contextlib.suppress(FileNotFoundError):
-        root.rename(gone)
-    shutil.rmtree(gone, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        root.rename(root.with_name(f"{run_id}-{uuid.uuid4().hex}"))
+    for left in left_in_memory(run_id):  # also by one who was killed while it removed this
+        shutil.rmtree(left, ignore_errors=True)
     with contextlib.suppress(OSError):
         root.parent.rmdir()  # unless another run is there
+
+
+def left_in_memory(run_id: str) -> list[Path]:
+    """The folders of a run in the memory of this node, with those that are being removed."""
+    return sorted(memory_root(run_id).parent.glob(f"{run_id}*"))

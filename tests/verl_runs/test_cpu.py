@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import os
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -49,6 +50,7 @@ def groups_that_share_a_thread() -> None:
     dist.init_process_group("gloo", rank=0, world_size=1)
     for group in [dist.new_group([0]) for _ in range(3)]:
         dist.barrier(group)
+    time.sleep(1.0)  # until they have their names
     names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
     assert names.count("gloo_tcp_loop") == 1, f"{names.count('gloo_tcp_loop')} threads that look for news"
 

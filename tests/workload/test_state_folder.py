@@ -9,7 +9,7 @@ import uuid
 import pytest
 from checks import wait_until
 
-from dlrl_core.workload.state_folder import Commit, StateFolder, forget_run, memory_root
+from dlrl_core.workload.state_folder import Commit, StateFolder, forget_run, left_in_memory, memory_root
 
 
 @pytest.fixture
@@ -92,9 +92,17 @@ def test_what_comes_after_the_commit_that_is_gone_back_to_never_happened(folder)
 
 def test_a_run_leaves_nothing_in_memory(folder, run_id):
     save(folder, 1)
-    assert memory_root(run_id).exists()
+    assert left_in_memory(run_id) == [memory_root(run_id)]
     forget_run(run_id)
-    assert not memory_root(run_id).exists()
+    assert left_in_memory(run_id) == []
+
+
+def test_what_one_who_was_killed_had_not_yet_removed_is_removed_by_the_next(folder, run_id):
+    save(folder, 1)
+    memory_root(run_id).rename(memory_root(run_id).with_name(f"{run_id}-gone"))
+    assert len(left_in_memory(run_id)) == 1
+    forget_run(run_id)
+    assert left_in_memory(run_id) == []
 
 
 def test_state_is_readable_by_its_owner_alone(folder):

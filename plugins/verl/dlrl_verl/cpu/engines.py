@@ -11,6 +11,9 @@ import torch
 
 from dlrl_core.plugin.after_import import after_import
 
+_OTHER_GLOO = {"GLOO_SOCKET_IFNAME", "TORCH_GLOO_LAZY_INIT", "GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER"}
+"""With one of these, groups of gloo have other devices, or such as can't be shared."""
+
 
 def prepare_engines() -> None:
     """Nothing happens before verl's modules for them are imported."""
@@ -36,15 +39,18 @@ def _one_loop_of_gloo() -> None:
     """
     gloo = torch.distributed.ProcessGroupGloo
     stock = gloo.__init__
-    device = functools.cache(gloo.create_default_device)
+
+    @functools.cache
+    def device(_process: int) -> Any:
+        return gloo.create_default_device(lazy_init=False)
 
     @functools.wraps(stock)
     def init(group: Any, store: Any, rank: int, size: int, timeout: Any = torch.distributed.default_pg_timeout) -> None:
-        if isinstance(timeout, gloo._Options) or os.environ.get("GLOO_SOCKET_IFNAME"):
+        if isinstance(timeout, gloo._Options) or os.environ.keys() & _OTHER_GLOO:
             stock(group, store, rank, size, timeout)
             return
         options = gloo._Options()
-        options._devices = [device()]
+        options._devices = [device(os.getpid())]
         options._threads = 2  # torch's own number
         options._timeout = timeout
         stock(group, store, rank, size, options)
