@@ -85,7 +85,7 @@ def take_turns(starts: Iterable[Callable[[], Player]], *, turn_s: float) -> tupl
         end = time()
         for one in sorted(players, key=lambda one: one is not player):
             if code := one.play():
-                raise RuntimeError(f"{one.log} says why it ended with {code}: {one.log.read_text()[-4000:]}")
+                raise RuntimeError(f"it ended with {code}; the end of {one.log}: {one.log.read_text()[-4000:]}")
     finally:
         for one in players:
             one.end()

@@ -27,6 +27,13 @@ if is_parent:
     os.wait()
 """
 
+FAILING = f"""
+import os, time
+while not (os.path.exists("a.pid") and os.path.getsize("a.pid")):
+    time.sleep({PERIOD_S})
+raise SystemExit("no such model")
+"""
+
 
 def player(folder: Path, name: str, program: str) -> Player:
     return Player([sys.executable, "-c", program, str(folder / name)], cwd=folder, env={}, log=folder / f"{name}.log")
@@ -50,7 +57,7 @@ def test_programs_and_what_they_started_run_one_at_a_time(tmp_path):
 
 
 def test_a_program_that_fails_ends_the_other_and_is_quoted(tmp_path):
-    starts = [lambda: player(tmp_path, "a", TICKER), lambda: player(tmp_path, "b", "raise SystemExit('no such model')")]
+    starts = [lambda: player(tmp_path, "a", TICKER), lambda: player(tmp_path, "b", FAILING)]
 
     with pytest.raises(RuntimeError, match="no such model"):
         take_turns(starts, turn_s=TURN_S)
