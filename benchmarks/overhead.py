@@ -24,7 +24,7 @@ from benchmarks.turns import Player, take_turns
 ROOT = Path(__file__).parents[1]
 ROUNDS = 2
 TURN_S = 2.0
-"""Shorter than the 3 s that dlrl waits for a reservation, and for the last words of a workload: a pause ends neither."""
+"""Shorter than the 3 s that dlrl waits for a reservation, and for the last words of workloads: no pause ends it."""
 WARM_UP = 4
 STEP_BAR, START_BAR = 1.03, 1.15
 _ENV = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
