@@ -27,8 +27,8 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from benchmarks.failover_roles import SETTLE_S, STATE_BYTES
 from benchmarks.report import Comparison, report
+from dlrl_chaos.chaos import Chaos
 from dlrl_core import RLJob, RLJobBuilder
-from dlrl_core.api.chaos import Chaos
 from dlrl_core.plan import ClusterView
 from dlrl_core.scheduler.local_cluster import LocalCluster
 

@@ -16,6 +16,7 @@ import time
 from typing import Any
 
 import psutil
+
 from dlrl_verl import cpu
 
 _GPUS = 8

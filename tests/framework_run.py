@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 from checks import assert_nothing_left, short_temp_folder, wait_until
 
-from dlrl_core.api.chaos import Chaos
+from dlrl_chaos.chaos import Chaos
 from dlrl_core.api.job_handle import JobHandle
 
 LIMIT_S = 600.0

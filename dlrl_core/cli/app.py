@@ -228,54 +228,6 @@ def stop(
 
 
 @app.command()
-def chaos(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The job to break. It must allow it.")],
-    target: Annotated[
-        str | None, typer.Argument(metavar="[PROCESS]", help="master, trainer, or a workload such as rollout-1.")
-    ] = None,
-    kind: Annotated[str, typer.Option(help="kill, freeze, hang, slow, node (its node is lost) or store.")] = "kill",
-    step: Annotated[int | None, typer.Option(min=0, help="When this step begins; else now.")] = None,
-    call: Annotated[str | None, typer.Option(metavar="METHOD", help="At a call of this method.")] = None,
-    nth: Annotated[int, typer.Option(min=1, help="At its n-th call from now on.")] = 1,
-    seconds: Annotated[
-        float, typer.Option(min=0, help="How long a slow call, or an outage of the store, lasts.")
-    ] = 5.0,
-    seed: Annotated[
-        int | None, typer.Option(help="Let chance choose processes and moments; the same seed, the same.")
-    ] = None,
-    faults: Annotated[int, typer.Option(min=1, help="With --seed: how many.")] = 3,
-    within: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="With --seed: in how long a time.")] = 10.0,
-    address: Address = None,
-    as_json: AsJson = False,
-) -> None:
-    """Break a job on purpose, to see that it survives.
-
-    Only a job that was built with .allow_chaos(), or has allow_chaos in its
-    job file, is touched.
-
-    \b
-    Examples:
-      dlrl chaos my-ppo rollout-1 --step 3
-      dlrl chaos my-ppo --seed 7 --faults 5 --within 30
-    """
-    with errors_shown(as_json):
-        from dlrl_core.cli.chaos_job import ChaosOrder, break_job
-
-        order = ChaosOrder(
-            target=target,
-            kind=kind,
-            step=step,
-            call=call,
-            nth=nth,
-            seconds=seconds,
-            seed=seed,
-            faults=faults,
-            within_s=within,
-        )
-        break_job(name, order, address, as_json=as_json)
-
-
-@app.command()
 def frameworks(as_json: AsJson = False) -> None:
     """List the installed plugins and the frameworks they bring.
 
@@ -289,25 +241,17 @@ def frameworks(as_json: AsJson = False) -> None:
         show_frameworks(as_json=as_json)
 
 
-@app.command()
-def doctor(
-    address: Address = None,
-    clean: Annotated[bool, typer.Option("--clean", help="Remove the folders of local Rays that were killed.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Check this machine, and the cluster if one is named, and say what to do.
-
-    \b
-    Examples:
-      dlrl doctor
-      dlrl doctor --clean
-    """
-    with errors_shown(as_json):
-        from dlrl_core.cli.show_doctor import show_doctor
-
-        raise typer.Exit(show_doctor(address, clean=clean, as_json=as_json))
-
-
 def main() -> None:
-    """The entry point."""
+    """The entry point: our own commands, and those that plugins add."""
+    add_plugin_commands()
     app(prog_name="dlrl")
+
+
+def add_plugin_commands() -> None:
+    """Add each command that a plugin brings, once; one that has the name of another is reported by the plugin host."""
+    from dlrl_core.cli.framework_list import quiet_host
+
+    known = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}
+    for name, function in quiet_host().commands().items():
+        if name not in known:
+            app.command(name)(function)

@@ -7,7 +7,6 @@ events, and a version that every commit raises.
 from __future__ import annotations
 
 import abc
-import importlib
 import os
 import re
 import secrets
@@ -20,9 +19,6 @@ from urllib.parse import quote, unquote, urlsplit
 
 from dlrl_core.context.redaction import redact
 from dlrl_core.errors import PluginError, StoreConflictError, StoreError
-
-_REDIS_SCHEMES = ("redis", "rediss", "unix")
-_BUILT_IN = ", ".join(("sqlite", *_REDIS_SCHEMES))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,8 +137,6 @@ def open_store(url: str) -> Store:
         from dlrl_core.context.sqlite_store import SqliteStore
 
         return SqliteStore(_sqlite_path(url))
-    if scheme in _REDIS_SCHEMES:
-        return _open_redis(url)
     return _open_by_plugin(scheme, url)
 
 
@@ -176,21 +170,6 @@ def _scheme_of(url: str) -> str:
     return found[0].lower() if found else ""
 
 
-def _open_redis(url: str) -> Store:
-    from dlrl_core.context.redis_url import RedisUrl
-
-    wanted = RedisUrl.of(url)
-    try:
-        importlib.import_module("redis")
-    except ImportError as error:
-        raise StoreError(
-            f"the store {wanted.label} needs redis-py, which can't be imported: {error}; run: pip install 'dlrl[redis]'"
-        ) from error
-    from dlrl_core.context.redis_store import RedisStore
-
-    return RedisStore(wanted)
-
-
 def _open_by_plugin(scheme: str, url: str) -> Store:
     if not scheme:
         raise StoreError(f"store url '{redact(url)}' has no scheme; write it like sqlite:///var/lib/dlrl/context.db")
@@ -199,7 +178,7 @@ def _open_by_plugin(scheme: str, url: str) -> Store:
     try:
         opener = plugin_host().store_opener(scheme)
     except PluginError as error:
-        raise StoreError(f"store url '{redact(url)}' can't be opened: {error}; built in: {_BUILT_IN}") from error
+        raise StoreError(f"store url '{redact(url)}' can't be opened: {error}; built in: sqlite") from error
     store = opener(url)
     if not isinstance(store, Store):
         raise StoreError(

@@ -195,9 +195,6 @@ class ExecutionPlan(_Frozen):
         """How many devices the job uses; those of spare nodes are not counted."""
         return sum(group.seats * group.devices_per_seat for group in self.groups)
 
-    def workload(self, name: str) -> WorkloadPlan:
-        return next(workload for workload in self.workloads if workload.name == name)
-
     def to_json(self) -> str:
         return self.model_dump_json()
 
@@ -239,15 +236,17 @@ class ExecutionPlan(_Frozen):
 
     def to_svg(self) -> str:
         """The same picture as an SVG document that needs nothing else."""
-        from dlrl_core.plan.svg_picture import svg_of
-
-        return svg_of(self)
+        return self.in_format("svg")
 
     def to_html(self) -> str:
         """A page that needs nothing else: the picture, the workloads, and what each role's death restarts."""
-        from dlrl_core.plan.html_picture import html_of
+        return self.in_format("html")
 
-        return html_of(self)
+    def in_format(self, name: str) -> str:
+        """The plan as a document in a format that a plugin registers. Raises PluginError if none does."""
+        from dlrl_core.plugin import plugin_host
+
+        return plugin_host().plan_format(name)(self)
 
 
 def _add_workloads(

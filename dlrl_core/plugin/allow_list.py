@@ -9,6 +9,8 @@ from dlrl_core.plugin.discovery import InstalledPlugin, normalised
 from dlrl_core.plugin.name_table import did_you_mean
 
 VARIABLE = "DLRL_PLUGINS"
+_ALWAYS = frozenset({"chaos", "doctor", "event_log", "pages", "redis"})
+"""Plugins of the distribution dlrl that belong to its command and its stores: the variable does not leave them out."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class AllowList:
         return [word.strip() for word in (self.text or "").split(",") if word.strip()]
 
     def admits(self, plugin: InstalledPlugin) -> bool:
-        return self.text is None or any(_matches(word, plugin) for word in self.words)
+        is_always = plugin.distribution == "dlrl" and plugin.name in _ALWAYS
+        return is_always or self.text is None or any(_matches(word, plugin) for word in self.words)
 
     def refusal(self, plugin: InstalledPlugin) -> str:
         return f"{plugin.label} is left out by {VARIABLE}='{self.text}'; add '{plugin.name}' to it"

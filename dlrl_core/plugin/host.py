@@ -12,14 +12,23 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib.metadata import EntryPoint
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dlrl_core import __version__
 from dlrl_core.errors import PluginError, UnknownFrameworkError
 from dlrl_core.plugin.allow_list import VARIABLE, AllowList
 from dlrl_core.plugin.contract import FrameworkAdapter
 from dlrl_core.plugin.discovery import GROUP, InstalledPlugin, installed_plugins, unique
-from dlrl_core.plugin.hookspecs import Policy, StoreOpener
+from dlrl_core.plugin.hookspecs import (
+    KINDS,
+    Command,
+    Detector,
+    DoctorCheck,
+    EventSink,
+    PlanFormat,
+    Policy,
+    StoreOpener,
+)
 from dlrl_core.plugin.loading import Contributions
 from dlrl_core.plugin.name_table import NameTable
 from dlrl_core.plugin.record import PluginRecord, PluginStatus
@@ -50,8 +59,7 @@ class PluginHost:
         allow_problems: Iterable[str] = (),
     ) -> None:
         self._frameworks: NameTable[FrameworkAdapter] = NameTable("framework")
-        self._policies: NameTable[Policy] = NameTable("policy")
-        self._stores: NameTable[StoreOpener] = NameTable("store scheme")
+        self._functions: dict[str, NameTable[Any]] = {hook: NameTable(one) for hook, (one, _) in KINDS.items()}
         self._allow_problems = list(allow_problems)
         plugins = list(plugins)
         for record, added in plugins:
@@ -89,22 +97,45 @@ class PluginHost:
 
     def policy(self, name: str) -> Policy:
         """The distribution policy of that name. Raises PluginError."""
-        return self._find(self._policies, name, PluginError)
-
-    def policies(self) -> Mapping[str, Policy]:
-        return self._policies.usable()
+        policy: Policy = self._function("dlrl_policies", name)
+        return policy
 
     def store_opener(self, scheme: str) -> StoreOpener:
         """The function that opens stores of that URL scheme. Raises PluginError."""
-        return self._find(self._stores, scheme, PluginError)
+        opener: StoreOpener = self._function("dlrl_stores", scheme)
+        return opener
+
+    def plan_format(self, name: str) -> PlanFormat:
+        """The function that writes a plan in that format. Raises PluginError."""
+        written: PlanFormat = self._function("dlrl_plan_formats", name)
+        return written
+
+    def commands(self) -> Mapping[str, Command]:
+        """The commands that plugins add to `dlrl`."""
+        return self._functions["dlrl_commands"].usable()
+
+    def detectors(self) -> Mapping[str, Detector]:
+        return self._functions["dlrl_detectors"].usable()
+
+    def event_sinks(self) -> Mapping[str, EventSink]:
+        return self._functions["dlrl_event_sinks"].usable()
+
+    def doctor_checks(self) -> Mapping[str, DoctorCheck]:
+        return self._functions["dlrl_doctor_checks"].usable()
 
     def problems(self) -> list[str]:
         """One sentence for each plugin that did not load, each clash, and each wrong word of DLRL_PLUGINS."""
         failed = (record for record in self.records if record.status not in _HARMLESS)
-        tables = (self._frameworks, self._policies, self._stores)
-        clashes = (sentence for table in tables for sentence in table.clashes().values())
+        clashes = (sentence for table in self._tables for sentence in table.clashes().values())
         sentences = (*(record.summary or "" for record in failed), *clashes, *self._allow_problems)
         return list(dict.fromkeys(sentences))
+
+    @property
+    def _tables(self) -> tuple[NameTable[Any], ...]:
+        return (self._frameworks, *self._functions.values())
+
+    def _function(self, hook: str, name: str) -> Any:
+        return self._find(self._functions[hook], name, PluginError)
 
     def _find(self, table: NameTable[T], name: str, unknown: type[PluginError]) -> T:
         usable = table.usable()
@@ -121,16 +152,14 @@ class PluginHost:
     def _claim(self, label: str, added: Contributions) -> None:
         for name, adapter in added.frameworks.items():
             self._frameworks.claim(name, adapter, label=label)
-        for name, policy in added.policies.items():
-            self._policies.claim(name, policy, label=label)
-        for name, opener in added.stores.items():
-            self._stores.claim(name, opener, label=label)
+        for hook, functions in added.functions.items():
+            for name, function in functions.items():
+                self._functions[hook].claim(name, function, label=label)
 
     def _with_clashes(self, record: PluginRecord) -> PluginRecord:
         if record.status is not PluginStatus.LOADED:
             return record
-        tables = (self._frameworks, self._policies, self._stores)
-        clashes = [sentence for table in tables for sentence in table.clashes_of(record.label)]
+        clashes = [sentence for table in self._tables for sentence in table.clashes_of(record.label)]
         return replace(record, error="\n".join(clashes)) if clashes else record
 
 

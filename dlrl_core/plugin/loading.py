@@ -12,7 +12,7 @@ import pluggy
 
 from dlrl_core.plugin import hookspecs
 from dlrl_core.plugin.contract import API_VERSION, FrameworkAdapter
-from dlrl_core.plugin.hookspecs import PROJECT, Policy, StoreOpener
+from dlrl_core.plugin.hookspecs import KINDS, PROJECT
 from dlrl_core.plugin.name_table import did_you_mean
 
 API_VERSION_WHEN_UNSAID = 1
@@ -24,8 +24,8 @@ class Contributions:
     """What one plugin adds, by name."""
 
     frameworks: Mapping[str, FrameworkAdapter]
-    policies: Mapping[str, Policy]
-    stores: Mapping[str, StoreOpener]
+    functions: Mapping[str, Mapping[str, Any]]
+    """For each hook of `KINDS`, what it returned."""
 
 
 class WrongPlugin(Exception):
@@ -49,8 +49,7 @@ def load_contributions(entry_point: EntryPoint) -> Contributions:
     manager = _register(plugin)
     return Contributions(
         frameworks=_frameworks(manager),
-        policies=_functions(manager, "dlrl_policies", "policies"),
-        stores=_functions(manager, "dlrl_stores", "store openers"),
+        functions={hook: _functions(manager, hook, several) for hook, (_, several) in KINDS.items()},
     )
 
 

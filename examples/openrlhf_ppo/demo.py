@@ -20,8 +20,8 @@ from typing import IO, Any
 from rich.console import Console
 from rich.table import Table
 
+from dlrl_chaos.chaos import Chaos
 from dlrl_core import JobResult, JobStatus, RLJob, RLJobBuilder
-from dlrl_core.api.chaos import Chaos
 from dlrl_core.errors import DlrlError
 
 HERE = Path(__file__).parent

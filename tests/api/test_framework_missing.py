@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import ray
-from dlrl_openrlhf.plugin import OpenRLHFAdapter
 
 from dlrl_core import RLJob, RLJobBuilder
 from dlrl_core.errors import ClusterError, FrameworkUnavailableError
 from dlrl_core.scheduler.local_cluster import shared_cluster
+from dlrl_openrlhf.plugin import OpenRLHFAdapter
 
 FLAGS = ["--actor.model_name_or_path", "policy", "--data.prompt_dataset", "prompts"]
 MORE = ["--reward.remote_url", "score.py", "--vllm.num_engines", "1"]

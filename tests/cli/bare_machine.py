@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from dlrl_core.cli.doctor import Level
+from dlrl_doctor import Level
 
 TORCH = {"cpu": "cuda: Optional[str] = None\n", "cuda": "cuda: Optional[str] = '13.0'\n"}
 

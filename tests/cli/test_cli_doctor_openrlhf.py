@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from bare_machine import examined
 
-from dlrl_core.cli.doctor import openrlhf
-from dlrl_core.cli.doctor.framework_install import has_gpu
+from dlrl_doctor import openrlhf
+from dlrl_doctor.framework_install import has_gpu
 
 WHOLE = ("deepspeed", "transformers", "peft", "datasets", "torchdata")
 REQUIRES = "Requires-Dist: flash-attn==2.8.3\nRequires-Dist: vllm==0.29.0; extra == 'vllm'\n"

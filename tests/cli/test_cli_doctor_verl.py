@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from bare_machine import examined
 
-from dlrl_core.cli.doctor import openrlhf, verl
+from dlrl_doctor import openrlhf, verl
 
 ROOT = Path(__file__).parents[2]
 REQUIRES = (

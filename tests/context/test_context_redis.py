@@ -18,8 +18,8 @@ from redis_front_stand_in import RedisFrontStandIn
 from redis_server import RedisServer
 
 from dlrl_core.context import JobContext, Store, open_store
-from dlrl_core.context.redis_url import RedisUrl
 from dlrl_core.errors import SchemaError, StoreError, StoreUnavailableError
+from dlrl_redis.url import RedisUrl
 
 
 def commit(store: Store, at: int = 0, text: str = "1", **rest: Any) -> int:
@@ -177,7 +177,7 @@ def test_server_that_is_not_there_is_named(own_redis_server: RedisServer) -> Non
 def test_server_that_stands_still_is_given_up_in_time(
     own_redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dlrl_core.context.redis_client.COMMAND_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("dlrl_redis.client.COMMAND_TIMEOUT_S", 0.3)
     with open_store(own_redis_server.url) as store:
         version = commit(store)
         own_redis_server.pause()

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dlrl_openrlhf.config import flat, read
 
 from dlrl_core import RLJobBuilder
 from dlrl_core.errors import SpecError
 from dlrl_core.plugin import ConfigKind, ConfigSource
+from dlrl_openrlhf.config import flat, read
 
 DATA = Path(__file__).parent / "data"
 VERSIONS = ("0.8.11", "0.10.1", "0.10.4", "0.11.2")

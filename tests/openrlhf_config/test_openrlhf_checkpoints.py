@@ -6,9 +6,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from dlrl_openrlhf.checkpoints import align_checkpoints
 
 from dlrl_core.errors import DlrlError
+from dlrl_openrlhf.checkpoints import align_checkpoints
 
 
 def checkpoint(folder: Path, role: str, step: int, *, ranks: int = 2, is_best: bool = False) -> Path:

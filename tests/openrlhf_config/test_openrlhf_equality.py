@@ -8,12 +8,12 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from dlrl_openrlhf.config import argv_of, own_namespace
-from dlrl_openrlhf.config.flag_table import SHIPPED, rows_of
-from dlrl_openrlhf.config.own_parser import own_parser
 from openrlhf_sources import SMALL, each_script, needs_openrlhf, problems_of, read_words, scripts
 
 from dlrl_core.errors import SpecError
+from dlrl_openrlhf.config import argv_of, own_namespace
+from dlrl_openrlhf.config.flag_table import SHIPPED, rows_of
+from dlrl_openrlhf.config.own_parser import own_parser
 
 pytestmark = needs_openrlhf
 

@@ -8,14 +8,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from dlrl_openrlhf.config import RUNTIME_ENV, flat
-from dlrl_openrlhf.config.command import training_command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from openrlhf_sources import DATA, MODULE, job_of, read_words
 
 from dlrl_core import RLJobBuilder, RoleType
 from dlrl_core.errors import SpecError
+from dlrl_openrlhf.config import RUNTIME_ENV, flat
+from dlrl_openrlhf.config.command import training_command
 
 FAKE = r"""
 python3() { printf '%s\0' "$@" >> "$SEEN"; }

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import dlrl_openrlhf.config.old_flags as old_flags_module
 import pytest
-from dlrl_openrlhf.config import known_flags
 from openrlhf_sources import problems_of, said
+
+import dlrl_openrlhf.config.old_flags as old_flags_module
+from dlrl_openrlhf.config import known_flags
 
 LEVEL, MODE = "algo.advantage.is_correction_level", "algo.advantage.is_correction_mode"
 THRESHOLD = "algo.advantage.is_correction_threshold"

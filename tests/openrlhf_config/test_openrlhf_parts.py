@@ -7,14 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from dlrl_core.errors import SpecError
 from dlrl_openrlhf import cpu
 from dlrl_openrlhf.engine_sleep import EngineSleep
 from dlrl_openrlhf.logs import close_logs, keep_one_log
 from dlrl_openrlhf.seats import Seat, devices_of
 from dlrl_openrlhf.step_count import most_steps
 from dlrl_openrlhf.weight_group import end_group
-
-from dlrl_core.errors import SpecError
 
 
 def flags() -> SimpleNamespace:

@@ -7,12 +7,12 @@ import subprocess
 import sys
 
 import pytest
-from dlrl_openrlhf.config import own_parser
-from dlrl_openrlhf.plugin import OpenRLHFAdapter
 from openrlhf_sources import DATA, SMALL
 
 from dlrl_core.errors import FrameworkUnavailableError
 from dlrl_core.plugin import ConfigKind, ConfigSource
+from dlrl_openrlhf.config import own_parser
+from dlrl_openrlhf.plugin import OpenRLHFAdapter
 
 SOURCE = ConfigSource(ConfigKind.WORDS, tuple(SMALL))
 

@@ -6,15 +6,16 @@ import argparse
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openrlhf_sources import SMALL, problems_of, read_words, said
+
 from dlrl_openrlhf.config import argv_of, flat, known_flags
 from dlrl_openrlhf.config.flag_table import SHIPPED
 from dlrl_openrlhf.config.flag_words import Vocabulary, flags_of
 from dlrl_openrlhf.config.nesting import nested
 from dlrl_openrlhf.config.old_flags import translated
 from dlrl_openrlhf.config.said import Word
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from openrlhf_sources import SMALL, problems_of, read_words, said
 
 TABLE = known_flags()
 

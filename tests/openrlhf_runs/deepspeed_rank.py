@@ -17,12 +17,13 @@ cpu.prepare()
 
 import deepspeed  # noqa: E402
 import torch  # noqa: E402
-from dlrl_openrlhf import deepspeed_state  # noqa: E402
 from openrlhf.utils.deepspeed.deepspeed_utils import (  # noqa: E402
     get_eval_ds_config,
     get_train_ds_config,
     offload_deepspeed_states,
 )
+
+from dlrl_openrlhf import deepspeed_state  # noqa: E402
 
 BATCH = {"train_micro_batch_size_per_gpu": 1, "train_batch_size": 2}
 ADAM = {"type": "AdamW", "params": {"lr": 0.1, "torch_adam": True}}

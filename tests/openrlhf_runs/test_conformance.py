@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import pytest
 from openrlhf_job import builder, flags
 
+from dlrl_conformance import AdapterConformance
 from dlrl_core import RLJobBuilder
-from dlrl_core.testing import AdapterConformance
 
 
 @pytest.mark.usefixtures("assets", "ray_8_gpus")

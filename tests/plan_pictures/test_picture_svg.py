@@ -9,8 +9,8 @@ from picture_plans import large, parts, thirds
 from svg_reader import SVG, SvgPicture
 
 from dlrl_core.plan.execution_plan import PlannedNode
-from dlrl_core.plan.role_colours import NOBODY, ROLE_COLOURS
 from dlrl_core.roles import RoleType
+from dlrl_pages.role_colours import NOBODY, ROLE_COLOURS
 
 
 def test_each_device_is_drawn_once_with_a_tooltip_that_says_who_sits_on_it():

@@ -7,13 +7,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from dlrl_openrlhf.plugin import OpenRLHFAdapter
-from dlrl_verl.plugin import VerlAdapter
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from dlrl_core.errors import FrameworkUnavailableError
 from dlrl_core.plugin import ConfigKind, ConfigSource, FrameworkAdapter
+from dlrl_openrlhf.plugin import OpenRLHFAdapter
+from dlrl_verl.plugin import VerlAdapter
 
 SOURCE = ConfigSource(ConfigKind.MAPPING, {"api_key": "hunter2"})
 ADAPTERS = [OpenRLHFAdapter, VerlAdapter]

@@ -12,7 +12,7 @@ import pytest
 from checks import wait_until
 from soak import exactness
 
-from dlrl_core.api.chaos import Chaos
+from dlrl_chaos.chaos import Chaos
 from dlrl_core.context import JobContext, default_store_url, open_store
 from dlrl_core.errors import DlrlError, JobNotFoundError
 

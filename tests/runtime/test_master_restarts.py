@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from checks import master_pid, wait_until
 
+from dlrl_chaos.chaos import Chaos
 from dlrl_core import RLJob, RLJobBuilder
-from dlrl_core.api.chaos import Chaos
 from dlrl_core.context import JobContext, default_store_url, open_store
 from dlrl_core.errors import JobError
 

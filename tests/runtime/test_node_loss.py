@@ -8,7 +8,7 @@ import pytest
 from checks import assert_nothing_left, wait_until
 from soak import exactness
 
-from dlrl_core.api.chaos import Chaos
+from dlrl_chaos.chaos import Chaos
 from dlrl_core.context import JobContext, default_store_url, open_store
 from dlrl_core.plan import ClusterView
 from dlrl_core.scheduler.local_cluster import LocalCluster

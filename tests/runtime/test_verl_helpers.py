@@ -7,6 +7,7 @@ import signal
 
 import pytest
 from checks import wait_until
+
 from dlrl_verl import helpers
 from dlrl_verl.helpers import NamelessRay, RestartingRay
 

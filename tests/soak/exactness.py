@@ -20,8 +20,8 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from checks import assert_nothing_left, wait_until  # noqa: E402
 
+from dlrl_chaos.chaos import Chaos, Injected  # noqa: E402
 from dlrl_core import RLJob, RLJobBuilder  # noqa: E402
-from dlrl_core.api.chaos import Chaos, Injected  # noqa: E402
 
 HERE = "sample_jobs.exact"
 STEPS = 8

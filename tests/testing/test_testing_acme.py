@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dlrl_core.testing import AdapterConformance
+from dlrl_conformance import AdapterConformance
 
 HOW_TO = (Path(__file__).parents[2] / "docs" / "how-to" / "test-an-adapter.md").read_text()
 WRITTEN: dict[str, Any] = {}

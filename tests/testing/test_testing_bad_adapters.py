@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlrl_core.testing import AdapterConformance
+from dlrl_conformance import AdapterConformance
 
 STEPS = 12
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from dlrl_core.spec import ClassRef, JobSpec, RoleSpec
-from dlrl_core.spec.survival import FailoverScope
-from dlrl_core.testing.restarts import (
+from dlrl_conformance.restarts import (
     Death,
     choose_deaths,
     expected_restarts,
     restart_problems,
     restarts_between,
 )
-from dlrl_core.testing.watched_job import WatchedJob
+from dlrl_conformance.watched_job import WatchedJob
+from dlrl_core.spec import ClassRef, JobSpec, RoleSpec
+from dlrl_core.spec.survival import FailoverScope
 
 EVERYBODY = ["master", "trainer", "actor-0", "actor-1", "rollout-0", "rollout-1", "reward-0"]
 WORKLOADS = {name for name in EVERYBODY if "-" in name}

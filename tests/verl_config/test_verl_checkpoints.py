@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dlrl_verl.checkpoints import align_checkpoints
 from omegaconf import OmegaConf
+
+from dlrl_verl.checkpoints import align_checkpoints
 
 RANKS = 2
 

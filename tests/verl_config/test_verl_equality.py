@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from dlrl_verl.config.environment import OWN_ENV
 from omegaconf import OmegaConf
 from test_verl_contradictions import CASES
 from verl_sources import PLANNED, REFUSED, SCRIPTS, SMALL, job_of_script, needs_verl, read_words
 
 from dlrl_core.errors import SpecError
+from dlrl_verl.config.environment import OWN_ENV
 
 pytestmark = [needs_verl, pytest.mark.timeout(600)]
 

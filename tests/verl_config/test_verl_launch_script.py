@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from dlrl_verl.config.command import command_of
 from verl_sources import MODULE, SMALL, job_of, needs_verl, read_words
 
 from dlrl_core.errors import SpecError
+from dlrl_verl.config.command import command_of
 
 FAKE = r"""
 python3() { [ "$1" = -c ] && return 1; printf '%s\0' "$@" >> "$SEEN"; }

@@ -7,12 +7,12 @@ import subprocess
 import sys
 
 import pytest
-from dlrl_verl.plugin import VerlAdapter
 from omegaconf import OmegaConf
 from verl_sources import SMALL, WHOLE, needs_verl
 
 from dlrl_core.errors import FrameworkUnavailableError
 from dlrl_core.plugin import ConfigKind, ConfigSource
+from dlrl_verl.plugin import VerlAdapter
 
 SOURCE = ConfigSource(ConfigKind.MAPPING, WHOLE)
 PLAN = (

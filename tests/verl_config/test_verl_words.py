@@ -59,9 +59,10 @@ def test_a_folder_of_the_users_own_is_looked_in(tmp_path):
 
 @needs_verl
 def test_hydra_is_left_as_it_was():
-    from dlrl_verl.config.packaged import config_folder
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
+
+    from dlrl_verl.config.packaged import config_folder
 
     with initialize_config_dir(str(config_folder()), version_base="1.1"):
         read_words(*SMALL)

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dlrl_verl.config import read
 
 from dlrl_core import RLJobBuilder
 from dlrl_core.errors import SpecError
 from dlrl_core.plugin import ConfigKind, ConfigSource
+from dlrl_verl.config import read
 
 MODULE = "verl.trainer.main_ppo"
 SCRIPTS: dict[str, list[str]] = json.loads((Path(__file__).parent / "data" / "0.9.1.json").read_text())

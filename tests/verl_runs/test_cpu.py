@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dlrl_verl import cpu
 from one_rank import be_alone, config, loaded, saved
+
+from dlrl_verl import cpu
 
 # ---- what needs a part
 

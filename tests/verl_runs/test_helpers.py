@@ -27,9 +27,10 @@ def test_the_router_of_requests_imports_neither_vllm_nor_torch(imported_process)
 
 def carried_router() -> bytes:
     import ray
+    from verl.workers.rollout import router
+
     from dlrl_verl.helpers import carried
     from dlrl_verl.steady_handle import SteadyHandle
-    from verl.workers.rollout import router
 
     with carried(router):
         data: bytes = ray.cloudpickle.dumps((router.GlobalRequestLoadBalancer, SteadyHandle("rollout-0", "job")))

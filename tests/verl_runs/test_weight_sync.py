@@ -188,6 +188,7 @@ def _kill(process: Any, stands_still: Callable[[], bool]) -> None:
 def _send(handle: str, count: int, pause_s: float) -> None:
     """`count` weights; with no pause between them, it stands still after the last."""
     import torch
+
     from dlrl_verl import weight_receiver
 
     weight_receiver.cpu.prepare()
@@ -224,6 +225,7 @@ def sent_to_an_engine_that_fails(address: str, handle: str, ends: bool) -> dict[
     cpu.prepare()
     import ray
     import torch
+
     from dlrl_verl.weight_sync import ServerHandle, WatchedSender
 
     class Server:

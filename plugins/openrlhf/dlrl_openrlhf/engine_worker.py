@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlrl_core.workload.engine_process import attach
 from dlrl_openrlhf import cpu
 from dlrl_openrlhf.weight_group import end_group
+from dlrl_vllm.engine_process import attach
 
 attach()  # if vLLM was told to load no plugins
 cpu.prepare_engine()

@@ -12,7 +12,7 @@ import ray
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
 
 from dlrl_core import BaseWorkload
-from dlrl_core.workload.engine_process import end_with_engine, own_engine
+from dlrl_vllm.engine_process import end_with_engine, own_engine
 
 
 class RolloutWorkload(BaseWorkload):

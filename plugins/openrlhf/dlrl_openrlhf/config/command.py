@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dlrl_core import launch_script
-from dlrl_core.launch_script import EntryPoint, TrainingCommand
+import dlrl_launch_script
+from dlrl_launch_script import EntryPoint, TrainingCommand
 
 ENTRY = EntryPoint(
     module="openrlhf.cli.train_ppo_ray",
@@ -19,4 +19,4 @@ ENTRY = EntryPoint(
 
 def training_command(words: Sequence[str]) -> TrainingCommand:
     """From a list of flags, a whole command line, or the name of a launch script. Raises SpecError."""
-    return launch_script.training_command(words, ENTRY)
+    return dlrl_launch_script.training_command(words, ENTRY)

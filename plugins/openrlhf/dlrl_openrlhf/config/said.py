@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from dlrl_core.launch_script import Word
+from dlrl_launch_script import Word
 from dlrl_openrlhf.config.flag_table import Flag, FlagTable, known_flags
 from dlrl_openrlhf.config.nesting import leaves
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlrl_core.errors import SpecError
-from dlrl_core.launch_script import EntryPoint, TrainingCommand, Word, training_command
+from dlrl_launch_script import EntryPoint, TrainingCommand, Word, training_command
 
 ENTRY = EntryPoint(
     module="verl.trainer.main_ppo",

@@ -1,0 +1,1 @@
+"""Breaking a job on purpose, to see that it survives."""

@@ -1,0 +1,25 @@
+"""A conformance test kit for adapters: what an adapter promises, as tests that it inherits. See `AdapterConformance`.
+
+Nothing else of dlrl imports this package. Its tests run under pytest, which dlrl does not install.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrl_core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from dlrl_conformance.conformance import AdapterConformance as AdapterConformance
+    from dlrl_conformance.death_series import DeathReport as DeathReport
+    from dlrl_conformance.restarts import Death as Death
+
+_HOMES = {
+    "AdapterConformance": "dlrl_conformance.conformance",
+    "Death": "dlrl_conformance.restarts",
+    "DeathReport": "dlrl_conformance.death_series",
+}
+
+__all__ = ["AdapterConformance", "Death", "DeathReport"]
+
+__getattr__ = lazy_names(__name__, _HOMES)

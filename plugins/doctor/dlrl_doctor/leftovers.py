@@ -1,0 +1,70 @@
+"""Folders that embedded local Rays left behind because their keeper was killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from dlrl_core.plugin.verdict import Verdict, ok, problem, warning
+
+_SUBJECT = "leftovers"
+_GRACE_S = 10.0
+"""A folder is made a moment before its keeper is started."""
+
+
+def check(*, clean: bool) -> Iterator[Verdict]:
+    """A verdict for each folder whose keeper is gone; with `clean` it is removed, unless something still uses it."""
+    folders = list(dead_folders())
+    if not folders:
+        yield ok(_SUBJECT, f"no dead local Ray in '{tempfile.gettempdir()}'")
+    for folder, users in folders:
+        if users:
+            pids = " ".join(str(pid) for pid in users)
+            yield problem(_SUBJECT, f"the keeper of '{folder}' is gone, its Ray runs on", f"end it: kill {pids}")
+        elif clean:
+            yield _removed(folder)
+        else:
+            yield warning(_SUBJECT, f"'{folder}' is of a local Ray that was killed", "run: dlrl doctor --clean")
+
+
+def dead_folders() -> Iterator[tuple[Path, list[int]]]:
+    """Our folders of local Rays without a keeper, each with the processes that still name it."""
+    commands = _command_lines()
+    for folder in sorted(Path(tempfile.gettempdir()).glob("dlrl-*")):
+        if not _is_ours(folder):
+            continue
+        users = {pid: words for pid, words in commands.items() if any(str(folder) in word for word in words)}
+        if not any("dlrl_core.scheduler.local_cluster_keeper" in words for words in users.values()):
+            yield folder, sorted(users)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Made by `scheduler.local_cluster` for this user, and not just now."""
+    try:
+        seen = folder.lstat()
+        is_cluster = (folder / "ray").is_dir() and (folder / "keeper.log").is_file() and not folder.is_symlink()
+    except OSError:
+        return False  # it went while we looked
+    return is_cluster and seen.st_uid == os.getuid() and time.time() - seen.st_mtime > _GRACE_S
+
+
+def _command_lines() -> dict[int, list[str]]:
+    import psutil
+
+    return {
+        process.pid: process.info["cmdline"] or []
+        for process in psutil.process_iter(["cmdline"])
+        if process.pid != os.getpid()
+    }
+
+
+def _removed(folder: Path) -> Verdict:
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        return problem(_SUBJECT, f"'{folder}' can't be removed: {error.strerror}", f"run: rm -r '{folder}'")
+    return ok(_SUBJECT, f"'{folder}' was removed")

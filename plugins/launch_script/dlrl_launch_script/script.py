@@ -1,0 +1,239 @@
+"""Reads a launch script, without running it, for the commands that would train.
+
+Variables, arrays, heredocs, conditions that can be judged, and the harmless substitutions of `printed.py` are
+followed. What would take running something stays unknown, and is an error only if the training command depends on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlrl_core.errors import SpecError
+from dlrl_launch_script.assignments import assign, assignment, declare, forget, read_into, right_of
+from dlrl_launch_script.blocks import KEYWORDS, Blocks
+from dlrl_launch_script.condition import holds
+from dlrl_launch_script.entry_point import EntryPoint
+from dlrl_launch_script.expansion import fields
+from dlrl_launch_script.scanner import scan
+from dlrl_launch_script.state import ShellState
+from dlrl_launch_script.syntax import ShellWord, SimpleCommand
+from dlrl_launch_script.word import Word
+
+_log = logging.getLogger("dlrl")
+_DECLARES = ("export", "declare", "typeset", "local", "readonly")
+_TESTS = ("[", "[[", "test")
+_DEEPEST = 8
+SHELLS = ("bash", "sh", "zsh", "dash")
+
+_END = r"(?![\w.-])"
+_CUT_OFF = re.compile(r"--|[+~]*\w+(\.\w+)+=")
+"""How an argument begins that can't be a command."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShellCommand:
+    """A command that the script would run, with plain words."""
+
+    words: tuple[Word, ...]
+    env: Mapping[str, str]
+    """What the script exported to it."""
+    doubt: str | None
+    """Why it can't be told whether it is run, or how often."""
+    problems: tuple[str, ...]
+    """What could not be read of its words."""
+    where: str
+
+
+def read_script(
+    text: str, *, name: str, path: str, arguments: Sequence[str], entry: EntryPoint, environ: Mapping[str, str]
+) -> list[ShellCommand]:
+    """The commands that run a module. `name` is for error messages, `path` is what `$0` would be."""
+    state = ShellState(script=path, arguments=list(arguments), environ=environ, folder=Path.cwd())
+    reader = _Reader(name, state, entry, rows=text.splitlines())
+    reader.read(text, 1)
+    return reader.found
+
+
+class _Reader:
+    def __init__(self, name: str, state: ShellState, entry: EntryPoint, *, rows: Sequence[str], depth: int = 0) -> None:
+        self.found: list[ShellCommand] = []
+        self._name = name
+        self._state = state
+        self._entry = entry
+        self._rows = rows
+        self._depth = depth
+        self._blocks = Blocks()
+        self._has_ended = False
+        self._succeeds: bool | None = True
+        """Whether the command before does; None if it can't be told."""
+        self._chain_doubt: str | None = None
+
+    @property
+    def _doubt(self) -> str | None:
+        return self._blocks.doubt or self._chain_doubt
+
+    def read(self, text: str, line: int) -> None:
+        if self._depth > _DEEPEST:
+            raise SpecError([f"'{self._name}' has scripts in scripts, {_DEEPEST} deep; {self._entry.advice}"])
+        for command in scan(text, line):
+            if not self._has_ended:
+                self._command(command)
+
+    def _command(self, command: SimpleCommand) -> None:
+        if self._blocks.is_pattern(command, self._state):
+            return
+        words = list(command.words)
+        while words and words[0].literal in KEYWORDS:
+            keyword = words.pop(0).literal or ""
+            if self._blocks.keyword(keyword, words, command, self._state):
+                if keyword in ("for", "select") and words:
+                    forget(words[0].literal or "", self._state, command.line)
+                return
+        if not words or self._blocks.is_skipped:
+            return
+        if self._blocks.is_condition:
+            self._blocks.refine(command.after, holds(words, self._state))
+        elif self._is_reached(command):
+            self._reached(words, command)
+
+    def _reached(self, words: list[ShellWord], command: SimpleCommand) -> None:
+        is_opposite = words[0].literal == "!"
+        if words[is_opposite:] and words[is_opposite].literal in _TESTS:
+            self._succeeds = holds(words, self._state)
+        elif words[is_opposite:]:
+            self._plain(words[is_opposite:], command)
+            self._succeeds = not is_opposite
+
+    def _is_reached(self, command: SimpleCommand) -> bool:
+        """Whether a command behind `&&` or `||` is run; if that can't be told, it is, with a doubt."""
+        self._chain_doubt = None
+        if command.after not in ("&&", "||"):
+            return True
+        if self._succeeds is None:
+            self._chain_doubt = f"it depends on the command before it (line {command.line})"
+            return True
+        return self._succeeds is (command.after == "&&")
+
+    def _plain(self, words: list[ShellWord], command: SimpleCommand) -> None:
+        count = next((at for at, word in enumerate(words) if not assignment(word)), len(words))
+        given, words = words[:count], words[count:]
+        if not words:
+            for word in given:
+                assign(word, self._state, is_certain=self._doubt is None)
+            return
+        prefix = {found[1]: right_of(word, self._state) for word in given if (found := assignment(word))}
+        self._run(self._located(words), words, prefix, command)
+
+    def _located(self, words: list[ShellWord]) -> list[Word]:
+        """The words after expansion, each with its line and the variables that turned out to be unset there."""
+        found: list[tuple[int, str]] = []
+        unset: dict[int, str] = {}
+        for word in words:
+            self._state.unset.clear()
+            found += [(word.line, text) for text in fields(word, self._state)]
+            missing = "".join(f", '${name}' is not set" for name in sorted(self._state.unset))
+            unset[word.line] = unset.get(word.line, "") + missing
+        return [Word(text, f"{self._name}:{self._line_of(text, line)}{unset[line]}") for line, text in found]
+
+    def _line_of(self, text: str, line: int) -> int:
+        """Where an argument is written, if it came here from an array or a heredoc."""
+        name, equals, _ = text.partition("=")
+        if not (equals or text.startswith("--")):
+            return line
+        written = re.compile(rf"^[^#]*(?<![\w.-]){re.escape(name)}{equals or _END}")
+        lines = [number for number, row in enumerate(self._rows, 1) if written.match(row)]
+        return line if line in lines or not lines else lines[0]
+
+    def _run(self, words: list[Word], raw: list[ShellWord], prefix: dict[str, str], command: SimpleCommand) -> None:
+        texts = [word.text for word in words]
+        if not texts or self._changes_state(texts, raw, command) or self._is_script(texts, raw, command):
+            return
+        if (at := self._entry.at(texts)) is not None:
+            self._keep(words, at, prefix, command)
+        elif _CUT_OFF.match(texts[0]):
+            _log.warning("'%s' (%s) stands alone: a comment or a blank cut its command off", texts[0], words[0].where)
+
+    def _changes_state(self, texts: list[str], raw: list[ShellWord], command: SimpleCommand) -> bool:
+        match texts:
+            case [name, *_] if name in _DECLARES:
+                declare(raw[1:], self._state, is_export=name == "export", is_certain=self._doubt is None)
+            case ["unset", *names]:
+                for name in names:
+                    self._state.variables.pop(name, None)
+            case ["read", *rest]:
+                read_into(rest, command, self._state, is_certain=self._doubt is None)
+            case ["cd", folder]:
+                self._state.folder = Path(os.path.normpath(self._state.folder / folder))
+            case ["set", "--", *rest]:
+                self._state.arguments = rest
+            case ["shift"]:
+                self._state.arguments = self._state.arguments[1:]
+            case ["exit" | "return", *_]:
+                self._has_ended = self._doubt is None
+            case _:
+                return False
+        return True
+
+    def _is_script(self, texts: list[str], raw: list[ShellWord], command: SimpleCommand) -> bool:
+        match texts:
+            case ["source" | ".", path, *_]:
+                self._source(path)
+            case ["eval", *rest]:
+                self._within(" ".join(rest), command.line)
+            case _ if (script := _given_script(texts)) is not None:
+                self._within(script, next(word.line for word in raw if script in fields(word, self._state)))
+            case _:
+                return False
+        return True
+
+    def _keep(self, words: list[Word], at: int, prefix: dict[str, str], command: SimpleCommand) -> None:
+        state = self._state
+        exported = {name: state.get(name) for name in sorted(state.exported)}
+        env = {name: " ".join(value) for name, value in exported.items() if value} | prefix
+        problems = [
+            f"'{state.readable(word.text)}' ({word.where}) needs {reason}, and dlrl reads a script without running it; "
+            f"write the value out, or {self._entry.advice}"
+            for number, word in enumerate(words)
+            if number >= at or "env_vars" in word.text
+            for reason in state.reasons(word.text)
+        ]
+        self.found.append(
+            ShellCommand(
+                words=tuple(words),
+                env={name: value for name, value in env.items() if not state.reasons(value)},
+                doubt=self._doubt,
+                problems=tuple(problems),
+                where=f"{self._name}:{command.line}",
+            )
+        )
+
+    # ---- scripts in scripts
+
+    def _source(self, path: str) -> None:
+        file = Path(self._state.folder, path)
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return  # what it would have set is not set, and is said so where it is missing
+        rows = text.splitlines()
+        self._follow(_Reader(path, self._state, self._entry, rows=rows, depth=self._depth + 1), text, 1)
+
+    def _within(self, text: str, line: int) -> None:
+        reader = _Reader(self._name, self._state, self._entry, rows=self._rows, depth=self._depth + 1)
+        self._follow(reader, text, line)
+
+    def _follow(self, reader: _Reader, text: str, line: int) -> None:
+        reader._blocks = self._blocks
+        reader.read(text, line)
+        self.found += reader.found
+
+
+def _given_script(texts: list[str]) -> str | None:
+    """What `bash -c` gets, wherever that stands in the command."""
+    pairs = zip(texts, texts[1:], texts[2:], strict=False)
+    return next((script for shell, flag, script in pairs if Path(shell).name in SHELLS and flag == "-c"), None)

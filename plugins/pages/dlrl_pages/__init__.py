@@ -1,0 +1,1 @@
+"""A plan as a picture in SVG, and as a page in HTML."""

@@ -1,0 +1,145 @@
+"""RedisStore: the store for clusters. A server that every node reaches, Redis or one that speaks its language.
+
+Needs redis-py: only `open_store` imports this module, when a URL asks for it. For each job there are, under a
+prefix, a hash 'head:<job>' (version, id of the last commit), a hash 'documents:<job>' and a list 'journal:<job>'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from dlrl_core.context.schema import check_schema
+from dlrl_core.context.store import Store, StoredEvent, StoredJob, new_commit_id, version_conflict
+from dlrl_core.errors import SchemaError
+from dlrl_redis.client import RedisClient
+from dlrl_redis.scripts import COMMIT, DELETE
+from dlrl_redis.url import RedisUrl
+
+SCHEMA = 1
+"""Number of the layout, kept under the key 'schema'."""
+
+
+class RedisStore(Store):
+    """Records in one database of one server. Connects with the first command."""
+
+    def __init__(self, url: RedisUrl) -> None:
+        self._prefix = url.prefix
+        self._client = RedisClient(url)
+
+    @property
+    def label(self) -> str:
+        return self._client.label
+
+    def __repr__(self) -> str:
+        return f"RedisStore('{self.label}')"
+
+    def commit(
+        self,
+        job: str,
+        *,
+        expected_version: int,
+        puts: Mapping[str, str],
+        deletes: Collection[str] = (),
+        events: Sequence[str] = (),
+        commit_id: str | None = None,
+    ) -> int:
+        found, value = self._script(
+            COMMIT,
+            job,
+            expected_version,
+            commit_id or new_commit_id(),
+            2 * len(puts),
+            len(deletes),
+            len(events),
+            *chain.from_iterable(puts.items()),
+            *deletes,
+            *events,
+        )
+        if found == "conflict":
+            raise version_conflict(job, expected=expected_version, found=int(value))
+        return int(value)
+
+    def load(self, job: str) -> StoredJob | None:
+        head, documents, last_seq = self._read(
+            ("HMGET", self._key("head", job), "version", "is_live", "commit_id"),
+            ("HGETALL", self._key("documents", job)),
+            ("LLEN", self._key("journal", job)),
+        )
+        version, is_live, commit_id = head
+        if is_live != "1":
+            return None
+        if not version or not version.isdecimal():
+            raise self._foreign(self._key("head", job))
+        return StoredJob(version=int(version), documents=documents, last_seq=last_seq, commit_id=commit_id or "")
+
+    def journal(self, job: str, after_seq: int = 0, limit: int | None = None) -> list[StoredEvent]:
+        if limit is not None and limit <= 0:
+            return []
+        start = max(0, after_seq)
+        last = -1 if limit is None else start + limit - 1
+        (texts,) = self._read(("LRANGE", self._key("journal", job), start, last))
+        return [StoredEvent(seq=seq, text=text) for seq, text in enumerate(texts, start + 1)]
+
+    def jobs(self) -> list[str]:
+        (names,) = self._read(("SMEMBERS", self._key("jobs")))
+        return sorted(names)
+
+    def delete(self, job: str) -> None:
+        self._script(DELETE, job)
+
+    def warnings(self) -> list[str]:
+        facts = {**self._client.run("INFO", "persistence"), **self._client.run("INFO", "memory")}
+        found = []
+        if not facts.get("aof_enabled"):
+            found.append(
+                f"the store {self.label} has no append-only file: a restart of the server loses records; "
+                "set 'appendonly yes' in its configuration"
+            )
+        if str(facts.get("maxmemory_policy", "noeviction")) != "noeviction" and facts.get("maxmemory"):
+            found.append(
+                f"the store {self.label} may drop records when its memory is full (maxmemory-policy "
+                f"'{facts['maxmemory_policy']}'); set 'maxmemory-policy noeviction'"
+            )
+        return found
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _key(self, *words: str) -> str:
+        return self._prefix + ":".join(words)
+
+    def _read(self, *commands: tuple[str | int, ...]) -> list[Any]:
+        """Their answers, all of one moment."""
+        schema, *answers = self._client.run_all(("GET", self._key("schema")), *commands)
+        self._check_schema(schema)
+        return answers
+
+    def _script(self, script: str, job: str, *arguments: str | int) -> tuple[str, str]:
+        keys = [
+            self._key("schema"),
+            self._key("jobs"),
+            self._key("head", job),
+            self._key("documents", job),
+            self._key("journal", job),
+        ]
+        found, value = self._client.run("EVAL", script, len(keys), *keys, SCHEMA, job, *arguments)
+        if found == "schema":
+            self._check_schema(value)
+        if found == "foreign":
+            raise self._foreign(value)
+        return found, value
+
+    def _check_schema(self, found: str | None) -> None:
+        if found is None:
+            return
+        if not found.isdecimal() or not int(found):
+            raise self._foreign(self._key("schema"))
+        check_schema(int(found), SCHEMA, f"store {self.label}")
+
+    def _foreign(self, key: str) -> SchemaError:
+        return SchemaError(
+            f"the store {self.label} holds something under '{key}' that dlrl did not write; it was left as it is; "
+            "choose another database, or another prefix with '?prefix='"
+        )

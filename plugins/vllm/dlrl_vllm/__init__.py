@@ -1,0 +1,1 @@
+"""What adapters share that have rollouts on vLLM."""
