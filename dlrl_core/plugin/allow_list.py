@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from dlrl_core.hints import did_you_mean
 from dlrl_core.plugin.discovery import InstalledPlugin, normalised
-from dlrl_core.plugin.name_table import did_you_mean
 
 VARIABLE = "DLRL_PLUGINS"
 _ALWAYS = frozenset({"chaos", "doctor", "event_log", "pages", "redis"})

@@ -10,10 +10,10 @@ from typing import Any
 
 import pluggy
 
+from dlrl_core.hints import did_you_mean
 from dlrl_core.plugin import hookspecs
 from dlrl_core.plugin.contract import API_VERSION, FrameworkAdapter
 from dlrl_core.plugin.hookspecs import KINDS, PROJECT
-from dlrl_core.plugin.name_table import did_you_mean
 
 API_VERSION_WHEN_UNSAID = 1
 HOOKS = sorted(name for name in vars(hookspecs) if name.startswith("dlrl_"))

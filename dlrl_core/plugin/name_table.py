@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Generic, TypeVar
+
+from dlrl_core.hints import did_you_mean
 
 T = TypeVar("T")
 
@@ -44,10 +45,3 @@ class NameTable(Generic[T]):
             f"{self.kind} '{name}' is registered by {owners}, so neither can be used; "
             "uninstall one, or leave one out of DLRL_PLUGINS"
         )
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The middle of a sentence about an unknown name: a question if one is close, else a semicolon."""
-    spelling = {candidate.lower(): candidate for candidate in known}
-    close = difflib.get_close_matches(name.lower(), spelling, n=1)
-    return f"; did you mean '{spelling[close[0]]}'?" if close else ";"

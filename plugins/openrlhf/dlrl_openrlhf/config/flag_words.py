@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from dlrl_core.plugin.name_table import did_you_mean
+from dlrl_core.hints import did_you_mean
 from dlrl_launch_script import Word
 from dlrl_openrlhf.config.flag_table import Flag, FlagTable
 from dlrl_openrlhf.config.old_flags import old_flags

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dlrl_core.errors import SpecError
-from dlrl_core.plugin.name_table import did_you_mean
+from dlrl_core.hints import did_you_mean
 from dlrl_core.spec.job_spec import read_yaml
 from dlrl_verl.config.composition import ConfigFiles, composed
 from dlrl_verl.config.key_tree import KeyTree

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlrl_core.errors import SpecError
-from dlrl_core.plugin.name_table import did_you_mean
+from dlrl_core.hints import did_you_mean
 from dlrl_launch_script import Word
 from dlrl_verl.config.composition import ConfigFiles, composed, loader_of
 from dlrl_verl.config.key_tree import KeyTree
