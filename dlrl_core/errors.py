@@ -94,6 +94,17 @@ class RemoteCause:
         return f"{self.type_name}: {self.message}" if self.message else self.type_name
 
 
+@dataclass(frozen=True, kw_only=True)
+class ErrorIdentity:
+    """By which an error of user code is recognised when it comes again: the rank that raised it does not matter."""
+
+    type_name: str
+    role: str
+    """The role whose method raised, or 'trainer'."""
+    method: str
+    """The method, or the trainer's phase."""
+
+
 def _pickled_or_none(error: BaseException) -> bytes | None:
     """Bytes that are known to load again, many exceptions pickle and then refuse to unpickle; and not too many."""
     try:

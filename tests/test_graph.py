@@ -1,18 +1,15 @@
 """The graph that calls have shown."""
 
-from dlrl_core.graph import EdgeKind, RoleGraph
+from dlrl_core.graph import EdgeKind, downstream
 from dlrl_core.roles import RoleType
 from dlrl_core.trainer.call_log import CallLog
 
 
 def test_downstream_follows_edges_and_comes_back_through_a_cycle():
-    graph = RoleGraph()
-    graph.saw(RoleType.ROLLOUT, RoleType.REWARD, EdgeKind.DATA)
-    graph.saw(RoleType.REWARD, RoleType.ACTOR, EdgeKind.ORDER)
-    assert graph.downstream(RoleType.ROLLOUT) == {RoleType.REWARD, RoleType.ACTOR}
-    assert graph.downstream(RoleType.ACTOR) == frozenset()
-    graph.saw(RoleType.ACTOR, RoleType.ROLLOUT, EdgeKind.ORDER)
-    assert graph.downstream(RoleType.ACTOR) == {RoleType.ACTOR, RoleType.ROLLOUT, RoleType.REWARD}
+    edges = [("rollout", "reward"), ("reward", "actor")]
+    assert downstream("rollout", edges) == {"reward", "actor"}
+    assert downstream("actor", edges) == frozenset()
+    assert downstream("actor", [*edges, ("actor", "rollout")]) == {"actor", "rollout", "reward"}
 
 
 def test_calls_leave_an_edge_when_the_role_changes():

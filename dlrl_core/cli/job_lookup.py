@@ -11,7 +11,7 @@ from dlrl_core.errors import ClusterError, ContextError, JobNotFoundError
 
 if TYPE_CHECKING:
     from dlrl_core.api import JobStatus
-    from dlrl_core.context import JournalEvent, RestartRecord, Store
+    from dlrl_core.context import JournalEvent, Store
 
 _EVENTS_SHOWN = 10
 
@@ -30,7 +30,6 @@ class KnownJob:
     store_problem: str | None = None
     """Why nothing but the status is known, though its Master answers."""
     events: Sequence[JournalEvent] = ()
-    restarts: Sequence[RestartRecord] = ()
 
     def row(self) -> dict[str, Any]:
         """One plain row for lists."""
@@ -66,7 +65,6 @@ class _Record:
     """None if it can't be read."""
     problem: str | None = None
     events: Sequence[JournalEvent] = ()
-    restarts: Sequence[RestartRecord] = ()
 
 
 def all_jobs(store: Store, masters: Masters | None) -> KnownJobs:
@@ -124,7 +122,6 @@ def _look_up(
         source="store",
         note=None if record.status.is_final else silence or _not_asked(name, record.status, masters),
         events=record.events,
-        restarts=record.restarts,
     )
 
 
@@ -139,7 +136,6 @@ def _read(name: str, store: Store, events: int | None) -> _Record | None:
         return _Record(
             status=JobStatus.from_snapshot(context.snapshot()),
             events=context.journal(start if events is None else max(start, context.last_seq - events)),
-            restarts=context.record.restarts,
         )
     except JobNotFoundError:
         return None
@@ -154,7 +150,7 @@ def _with_record(known: KnownJob, status: JobStatus, record: _Record | None) -> 
     if record is None or record.status is None or record.status.view["run_id"] != status.view["run_id"]:
         url = status.view["store_url"]
         return replace(known, store_problem=f"its journal is in another store, {url}; to read it, set DLRL_STORE")
-    return replace(known, events=record.events, restarts=record.restarts)
+    return replace(known, events=record.events)
 
 
 def _asked(name: str, masters: Masters | None) -> tuple[JobStatus | None, str | None]:

@@ -40,7 +40,6 @@ def show_why(name: str, address: str | None, *, as_json: bool) -> None:
             view=job.status.view,
             now=time.time(),
             events=job.events,
-            restarts=job.restarts,
             is_by_record=job.source == "store",
         )
     )
@@ -83,7 +82,7 @@ def _facts(answer: Answer) -> Table:
 
 
 def _restarts(counts: dict[str, int]) -> str:
-    """Those who were restarted equally often stand together."""
+    """Processes that were restarted equally often stand together."""
     names: dict[int, list[str]] = {}
     for name, count in counts.items():
         names.setdefault(count, []).append(name)
@@ -116,10 +115,10 @@ def _shown(chain: Sequence[Link]) -> Iterator[tuple[int, Link]]:
 
 
 def _response(link: Link) -> Iterator[str]:
-    response = link.response
-    if response is None:
+    incident = link.incident
+    if incident is None:
         return
-    yield f"scope '{response.scope}': {response.reason}"
-    if response.restarts:
-        took = "" if response.seconds is None else f", ready after {wording.duration(response.seconds)}"
-        yield f"restarted {wording.processes(response.restarts)}{took}; lost: {_LOSSES[response.loss]}"
+    yield f"scope '{incident.scope}': {incident.explanation}"
+    if incident.restarts:
+        took = "" if incident.seconds is None else f", ready after {wording.duration(incident.seconds)}"
+        yield f"restarted {wording.processes(incident.restarts)}{took}; lost: {_LOSSES[incident.loss]}"

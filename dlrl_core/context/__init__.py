@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING
 from dlrl_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from dlrl_core.context.incidents import FindingKind as FindingKind
+    from dlrl_core.context.incidents import Incident as Incident
+    from dlrl_core.context.incidents import Loss as Loss
+    from dlrl_core.context.incidents import Reason as Reason
     from dlrl_core.context.job_context import Change as Change
     from dlrl_core.context.job_context import JobContext as JobContext
     from dlrl_core.context.job_state import JobState as JobState
@@ -18,14 +22,12 @@ if TYPE_CHECKING:
     from dlrl_core.context.job_view import JobView as JobView
     from dlrl_core.context.journal import JournalEvent as JournalEvent
     from dlrl_core.context.outage import OutageLimits as OutageLimits
-    from dlrl_core.context.records import EndingRecord as EndingRecord
+    from dlrl_core.context.records import JobEnding as JobEnding
     from dlrl_core.context.records import JobRecord as JobRecord
     from dlrl_core.context.records import ProgressRecord as ProgressRecord
-    from dlrl_core.context.records import RestartRecord as RestartRecord
     from dlrl_core.context.records import TrainerRecord as TrainerRecord
     from dlrl_core.context.records import TrainerState as TrainerState
     from dlrl_core.context.records import WorkloadRecord as WorkloadRecord
-    from dlrl_core.context.records import new_run_id as new_run_id
     from dlrl_core.context.redaction import redact as redact
     from dlrl_core.context.secret_keys import looks_secret as looks_secret
     from dlrl_core.context.sqlite_store import SqliteStore as SqliteStore
@@ -38,7 +40,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Change": "job_context",
-    "EndingRecord": "records",
+    "FindingKind": "incidents",
+    "Incident": "incidents",
+    "JobEnding": "records",
+    "Loss": "incidents",
+    "Reason": "incidents",
     "JobContext": "job_context",
     "JobRecord": "records",
     "JobState": "job_state",
@@ -46,7 +52,6 @@ _HOMES = {
     "JournalEvent": "journal",
     "OutageLimits": "outage",
     "ProgressRecord": "records",
-    "RestartRecord": "records",
     "SqliteStore": "sqlite_store",
     "Store": "store",
     "StoredJob": "store",
@@ -58,22 +63,24 @@ _HOMES = {
     "check_transition": "job_state",
     "default_store_url": "store",
     "looks_secret": "secret_keys",
-    "new_run_id": "records",
     "open_store": "store",
     "redact": "redaction",
 }
 
 __all__ = [
     "Change",
-    "EndingRecord",
+    "FindingKind",
+    "Incident",
     "JobContext",
+    "JobEnding",
     "JobRecord",
     "JobState",
     "JobView",
     "JournalEvent",
+    "Loss",
     "OutageLimits",
     "ProgressRecord",
-    "RestartRecord",
+    "Reason",
     "SqliteStore",
     "Store",
     "StoredJob",
@@ -85,7 +92,6 @@ __all__ = [
     "check_transition",
     "default_store_url",
     "looks_secret",
-    "new_run_id",
     "open_store",
     "redact",
 ]

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from dlrl_core.context.documents import job_documents, record_text, workload_key
+from dlrl_core.context.incidents import Incident, with_incident
 from dlrl_core.context.job_state import JobState, check_transition
 from dlrl_core.context.journal import JournalEvent
 from dlrl_core.context.records import JobRecord, WorkloadRecord
@@ -33,7 +34,7 @@ class Collected:
     """Only those that were touched."""
     documents: Mapping[str, str | None]
     """Only those that differ."""
-    events: Sequence[str]
+    events: Sequence[JournalEvent]
 
 
 class Change:
@@ -101,6 +102,21 @@ class Change:
             raise ContextError(f"job '{self._record.name}' has no workload '{name}'")
         self._workloads[name] = None
 
+    def incident(self, incident: Incident) -> None:
+        """Add an incident, or replace the one of its number, and tell the journal."""
+        known = {one.number: one for one in self._record.incidents}
+        old = known.get(incident.number)
+        if old is None:
+            self.job(incidents=with_incident(self._record.incidents, incident))
+            decided = f"scope '{incident.scope}': {incident.explanation}"
+            data = {"incident": incident.model_dump(mode="json", exclude={"record_schema"})}
+            self.event("incident", f"{incident.message}; {decided}", subject=incident.subject, **data)
+            return
+        self.job(incidents=tuple({**known, incident.number: incident}.values()))
+        if old.ready_at is None and incident.seconds is not None:
+            message = f"all processes are ready again, {incident.seconds:.1f} s after incident {incident.number}"
+            self.event("recovered", message, subject=incident.subject, number=incident.number)
+
     def event(self, kind: str, message: str, subject: str | None = None, **data: Any) -> None:
         """Add a sentence to the journal, redacted. `data` may hold anything that has a text."""
         self._check_usable()
@@ -120,7 +136,7 @@ class Change:
             record=self._record,
             workloads=self._workloads,
             documents=documents,
-            events=[event.to_text() for event in self._events],
+            events=tuple(self._events),
         )
 
     def _workload_or_none(self, name: str) -> WorkloadRecord | None:

@@ -1,18 +1,21 @@
 """How records are laid out as documents of a store.
 
 A job's record is cut where it changes at different times, so that a step's progress does not write the plan
-of ten thousand workloads again: 'job', 'spec', 'plan', 'trainer', 'progress', and 'workload/<name>' for each.
+of ten thousand workloads again: 'job', 'spec', 'plan', 'trainer', 'progress', 'incident/<number>' and
+'workload/<name>'.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from dlrl_core.context.records import SCHEMA, JobRecord, ProgressRecord, TrainerRecord, WorkloadRecord
+from dlrl_core.context.incidents import Incident
+from dlrl_core.context.record_model import SCHEMA
+from dlrl_core.context.records import JobRecord, ProgressRecord, TrainerRecord, WorkloadRecord
 from dlrl_core.context.schema import check_schema
 from dlrl_core.errors import ContextError, SchemaError
 from dlrl_core.spec.job_spec import validation_problems
@@ -21,9 +24,12 @@ M = TypeVar("M", bound=BaseModel)
 
 _TEXTS = {"spec": "spec_json", "plan": "plan_json"}
 _MODELS: dict[str, type[BaseModel]] = {"trainer": TrainerRecord, "progress": ProgressRecord}
-_OWN_DOCUMENTS = {*_TEXTS.values(), *_MODELS}
+_OWN_DOCUMENTS = {*_TEXTS.values(), *_MODELS, "incidents"}
 _HEADER = [field for field in JobRecord.model_fields if field not in _OWN_DOCUMENTS]
 _WORKLOAD = "workload/"
+_INCIDENT = "incident/"
+_GONE_SINCE_4 = {"job": ("epoch", "restarts", "last_error", "ending"), "workload": ("restarts",)}
+"""Fields of older records: counted from the incidents now, or of another shape."""
 
 
 def workload_key(name: str) -> str:
@@ -46,7 +52,17 @@ def job_documents(new: JobRecord, *, old: JobRecord | None = None) -> dict[str, 
         if _differs(new, old, [field]):
             text = getattr(new, field)
             documents[key] = text if text is None or _is_json(text) else _refuse(new.name, field)
-    return documents
+    return {**documents, **_incident_documents(new.incidents, old.incidents if old else ())}
+
+
+def _incident_documents(new: Sequence[Incident], old: Sequence[Incident]) -> dict[str, str | None]:
+    """Those that are new or were completed; None for one that is no longer kept."""
+    if new is old:
+        return {}
+    before, now = ({one.number: one for one in incidents} for incidents in (old, new))
+    found: dict[str, str | None] = {f"{_INCIDENT}{number}": None for number in before.keys() - now.keys()}
+    found |= {f"{_INCIDENT}{number}": record_text(one) for number, one in now.items() if before.get(number) != one}
+    return found
 
 
 def read_job(job: str, documents: Mapping[str, str]) -> JobRecord:
@@ -59,7 +75,9 @@ def read_job(job: str, documents: Mapping[str, str]) -> JobRecord:
     for key, field in _TEXTS.items():
         if (text := texts[field]) is not None and not _is_json(text):
             raise _unreadable(job, key, ["not JSON"])
-    return _validated(JobRecord, job, "job", {**header, **parts, **texts})
+    keys = sorted((key for key in documents if key.startswith(_INCIDENT)), key=lambda key: int(key.rpartition("/")[2]))
+    incidents = [_validated(Incident, job, key, _plain(job, key, documents)) for key in keys]
+    return _validated(JobRecord, job, "job", {**header, **parts, **texts, "incidents": incidents})
 
 
 def read_workloads(job: str, documents: Mapping[str, str]) -> dict[str, WorkloadRecord]:
@@ -88,7 +106,8 @@ def _plain(job: str, key: str, documents: Mapping[str, str]) -> dict[str, Any]:
     if not isinstance(plain, dict) or not isinstance(plain.get("record_schema"), int):
         raise _unreadable(job, key, ["no record_schema"])
     check_schema(plain["record_schema"], SCHEMA, f"document '{key}' of job '{job}'")
-    return plain
+    gone = _GONE_SINCE_4.get(key.partition("/")[0], ()) if plain["record_schema"] < 4 else ()
+    return {name: value for name, value in plain.items() if name not in gone}
 
 
 def _validated(model: type[M], job: str, key: str, plain: dict[str, Any]) -> M:

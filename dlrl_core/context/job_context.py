@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -62,6 +62,7 @@ class JobContext:
         self._queue = queue
         self._change_lock = threading.Lock()
         self._changing_thread: int | None = None
+        self._on_events: Callable[[Sequence[JournalEvent]], None] = lambda _events: None
 
     @classmethod
     def create(
@@ -190,6 +191,10 @@ class JobContext:
         """
         self._queue.on_conflict = callback
 
+    def on_events(self, callback: Callable[[Sequence[JournalEvent]], None]) -> None:
+        """Have this called with the journal events of each change, from the thread that makes it."""
+        self._on_events = callback
+
     def fail_for(self, seconds: float) -> None:
         """Chaos: for so long, be as if the store could not be reached."""
         self._queue.fail_for(seconds)
@@ -214,10 +219,12 @@ class JobContext:
         self._queue.write(
             puts={key: text for key, text in new.documents.items() if text is not None},
             deletes=[key for key, text in new.documents.items() if text is None],
-            events=new.events,
+            events=[event.to_text() for event in new.events],
             is_durable=is_durable,
         )
         self._state = _State(record=new.record, workloads=_merged(self._state.workloads, new.workloads))
+        if new.events:
+            self._on_events(new.events)
 
 
 def _by_name(job: str, workloads: Iterable[WorkloadRecord]) -> Mapping[str, WorkloadRecord]:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict
 
-from dlrl_core.context.records import JobRecord, WorkloadRecord
+from dlrl_core.context.records import JobRecord, ProgressRecord, WorkloadRecord
 from dlrl_core.context.redaction import redact
 from dlrl_core.context.workload_report import WorkloadReport
 
@@ -35,8 +35,11 @@ class JobView(TypedDict):
     master_incarnation: int
     trainer: dict[str, Any]
     progress: dict[str, Any]
+    """Fields of ProgressRecord, and 'committed_step': how many steps are committed; None if nothing is."""
+    incidents: list[dict[str, Any]]
+    """Fields of Incident, oldest first."""
     workloads: list[dict[str, Any]]
-    """Fields of WorkloadRecord, and under 'report' those of the latest WorkloadReport, or None."""
+    """Fields of WorkloadRecord, 'restarts', and under 'report' those of the latest WorkloadReport, or None."""
     spec: Any
     """The JobSpec as JSON, opened."""
     plan: Any
@@ -66,17 +69,24 @@ def view_of(
         "address": redact(record.address),
         "master_incarnation": record.master_incarnation,
         "trainer": record.trainer.model_dump(mode="json", exclude=_NOT_SHOWN),
-        "progress": json.loads(record.progress.model_dump_json(exclude=_NOT_SHOWN)),  # NaN is no JSON, "NaN" is
+        "progress": _progress_view(record.progress),
+        "incidents": [one.model_dump(mode="json", exclude=_NOT_SHOWN) for one in record.incidents],
         "workloads": [_workload_view(one, reports.get(one.name)) for one in workloads],
         "spec": _opened(record.spec_json),
         "plan": None if record.plan_json is None else _opened(record.plan_json),
     }
 
 
+def _progress_view(progress: ProgressRecord) -> dict[str, Any]:
+    shown: dict[str, Any] = json.loads(progress.model_dump_json(exclude=_NOT_SHOWN))  # NaN is no JSON, "NaN" is
+    commit = progress.commit_json
+    return {**shown, "committed_step": None if commit is None else int(json.loads(commit)["step"]) + 1}
+
+
 def _workload_view(record: WorkloadRecord, report: WorkloadReport | None) -> dict[str, Any]:
     is_current = report is not None and report.incarnation >= record.incarnation
     shown = {name: getattr(report, name) for name in _REPORT_FIELDS} if is_current else None
-    return {**record.model_dump(mode="json", exclude=_NOT_SHOWN), "report": shown}
+    return {**record.model_dump(mode="json", exclude=_NOT_SHOWN), "restarts": record.incarnation, "report": shown}
 
 
 @functools.lru_cache(maxsize=4)

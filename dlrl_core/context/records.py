@@ -6,35 +6,23 @@ Free text in them is redacted on the way in. The spec is not: a restarted worklo
 from __future__ import annotations
 
 import enum
-import secrets
 import time
+import uuid
+from dataclasses import replace
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from dlrl_core.context.incidents import Incident, epoch_of
 from dlrl_core.context.job_state import JobState
+from dlrl_core.context.record_model import PersistedRecord
+from dlrl_core.context.redaction import redact
 from dlrl_core.context.shown_text import ShownText
 from dlrl_core.context.workload_report import WorkloadState
+from dlrl_core.errors import RemoteCause
 from dlrl_core.roles import RoleType
-from dlrl_core.spec.survival import FailoverScope
 
-SCHEMA = 3
-"""Number of the record format. Raised with every new field: a Master must not drop what it can't read."""
-
-
-def new_run_id() -> str:
-    """An id for one run of a job name, sortable by time, such as '20250131-154500-9f3a1c'."""
-    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
-
-
-class _Record(BaseModel):
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        hide_input_in_errors=True,  # what can't be read may be a secret
-        ser_json_inf_nan="strings",  # a loss may be NaN, and must come back as NaN
-    )
-
-    record_schema: int = SCHEMA
+_LARGEST_RESULT = 1024 * 1024
+"""A larger result is in memory only: it is lost if the Master dies before the driver has it, and the driver says so."""
 
 
 class TrainerState(enum.StrEnum):
@@ -50,7 +38,7 @@ class TrainerState(enum.StrEnum):
     ENDED = "ended"
 
 
-class TrainerRecord(_Record):
+class TrainerRecord(PersistedRecord):
     """The trainer's process."""
 
     state: TrainerState = TrainerState.PENDING
@@ -62,43 +50,43 @@ class TrainerRecord(_Record):
     """What it is doing, in the trainer's own word, such as 'init' or 'fit'."""
 
 
-class ProgressRecord(_Record):
+class ProgressRecord(PersistedRecord):
     """How far training came, as of the last commit of the trainer."""
 
     step: int | None = None
     total_steps: int | None = None
-    metrics: dict[str, float] = {}
-    phase_seconds: dict[str, float] = {}
+    metrics: dict[str, float] = Field(default_factory=dict)
+    phase_seconds: dict[str, float] = Field(default_factory=dict)
     """Where the time of the last step went."""
     commit_json: str | None = None
     """The last commit that the trainer told of."""
     updated_at: float = Field(default_factory=time.time)
 
 
-class RestartRecord(_Record):
-    """One restart: what had died, and how much was restarted for it."""
-
-    at: float = Field(default_factory=time.time)
-    scope: FailoverScope
-    subject: str
-    """The workload that had died, or 'trainer'."""
-    node_id: str | None = None
-
-
-class EndingRecord(_Record):
-    """How the job ends, written before anything is ended for it: who comes after can only finish that."""
+class JobEnding(PersistedRecord):
+    """How the job ends. Written before any process is ended; a Master that comes later completes the same ending."""
 
     state: JobState
     why: ShownText | None = None
-    result: str | None = Field(default=None, repr=False)
-    """What the trainer returned, pickled, in base64; None if it returned nothing, or too much to be kept here."""
+    cause: RemoteCause | None = Field(default=None, repr=False)
+    """The exception of user code behind a failure."""
+    result: bytes | None = Field(default=None, repr=False)
+    """What the trainer returned, pickled; only the driver opens it."""
+
+    def kept(self) -> JobEnding:
+        """The part that goes to the store: no result above a megabyte, and of the cause its redacted text."""
+        is_small = self.result is not None and len(self.result) <= _LARGEST_RESULT
+        cause = self.cause and replace(
+            self.cause, message=redact(self.cause.message), traceback=redact(self.cause.traceback), pickled=None
+        )
+        return self.model_copy(update={"result": self.result if is_small else None, "cause": cause})
 
 
-class JobRecord(_Record):
+class JobRecord(PersistedRecord):
     """One run of a job: what was asked, what was planned, where it stands. Times are epoch seconds."""
 
     name: str
-    run_id: str = Field(default_factory=new_run_id)
+    run_id: str = Field(default_factory=lambda: uuid.uuid4().hex)
     state: JobState = JobState.SUBMITTED
     state_since: float = Field(default_factory=time.time)
     spec_json: str = Field(repr=False)
@@ -116,21 +104,22 @@ class JobRecord(_Record):
     ended_at: float | None = None
     why: ShownText | None = None
     """The outcome in one sentence; of a failed job, its first cause."""
-    ending: EndingRecord | None = None
-    """Set once it is decided; `state` follows when nothing of the job is left."""
+    ending: JobEnding | None = None
+    """Set once it is decided; `state` follows when no process of the job is left."""
     trainer: TrainerRecord = TrainerRecord()
     progress: ProgressRecord = Field(default_factory=ProgressRecord)
-    epoch: int = 0
-    """How often the trainer had to go back to a commit."""
-    restarts: tuple[RestartRecord, ...] = ()
-    """The last ones: what budgets are counted from."""
-    last_error: str | None = None
-    """The last error of user code that led to a restart, and its step: should it come again, it is the code."""
+    incidents: tuple[Incident, ...] = ()
+    """The last ones, oldest first."""
     journal_start: int = 0
     """Journal events up to this number belong to earlier runs of the name."""
 
+    @property
+    def epoch(self) -> int:
+        """Changes whenever the trainer has to go back to a commit."""
+        return epoch_of(self.incidents)
 
-class WorkloadRecord(_Record):
+
+class WorkloadRecord(PersistedRecord):
     """One workload as the Master last decided or saw it."""
 
     name: str
@@ -138,12 +127,12 @@ class WorkloadRecord(_Record):
     rank: int
     part: str | None = None
     incarnation: int = 0
+    """How often its process was replaced."""
     state: WorkloadState = WorkloadState.PENDING
     actor_id: str | None = None
     node_id: str | None = None
     pid: int | None = None
     device_ids: tuple[str, ...] = ()
-    restarts: int = 0
     is_stateful: bool = False
     """Its class has save_state and load_state."""
     since: float = Field(default_factory=time.time)

@@ -1,17 +1,33 @@
-"""Policies: findings in, a decision out. They decide and never act."""
+"""From what the Master sees to what it restarts: observation, finding, decision, recovery. Pure functions."""
 
-from dlrl_core.failover.decision import FailoverDecision, FailoverScope
-from dlrl_core.failover.outlook import deaths_of, declared_scopes
-from dlrl_core.failover.policy import EscalatingPolicy, FailoverPolicy, PastRestart, Situation, role_of
+from dlrl_core.failover.finding import (
+    CallLost,
+    Finding,
+    Observation,
+    TrainerGone,
+    WorkloadGone,
+    WorkloadHangs,
+    finding_of,
+)
+from dlrl_core.failover.policy import FailoverDecision, Situation, decide, role_of
+from dlrl_core.failover.recovery import Recovery, incident_of, plan_recovery
+from dlrl_core.failover.restart_scopes import deaths_of, declared_scopes
 
 __all__ = [
-    "EscalatingPolicy",
+    "CallLost",
     "FailoverDecision",
-    "FailoverPolicy",
-    "FailoverScope",
-    "PastRestart",
+    "Finding",
+    "Observation",
+    "Recovery",
     "Situation",
+    "TrainerGone",
+    "WorkloadGone",
+    "WorkloadHangs",
     "deaths_of",
+    "decide",
     "declared_scopes",
+    "finding_of",
+    "incident_of",
+    "plan_recovery",
     "role_of",
 ]

@@ -1,120 +1,179 @@
-"""Failover policies: how much restarts after a finding. Pure: they neither wait nor act."""
+"""How much restarts after a finding: as much as the role declares, more if that was not enough. Pure."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dlrl_core.diagnosis import Finding, FindingKind
-from dlrl_core.failover.decision import FailoverDecision, FailoverScope
+from dlrl_core.context.incidents import FindingKind, Incident, Reason
+from dlrl_core.failover.finding import TRAINER, Finding
 from dlrl_core.spec.job_spec import RestartBudget
+from dlrl_core.spec.survival import FailoverScope
 
-TRAINER = "trainer"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PastRestart:
-    """Something that was restarted before, by this Master or an earlier one."""
-
-    at: float
-    scope: FailoverScope
-    subject: str
-    """The workload that had died, or 'trainer'."""
+_SCOPES = list(FailoverScope)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """All that a policy may look at."""
+    """All that a decision depends on, besides the finding."""
 
     declared: Mapping[str, FailoverScope]
-    """What each role says it survives."""
+    """The scope that each role declares."""
     budget: RestartBudget
-    past: Sequence[PastRestart]
+    incidents: Sequence[Incident]
+    """Of this run, oldest first."""
     now: float
     has_commit: bool
     stateful: frozenset[str] = frozenset()
     """Roles whose state is committed."""
-    repeats: bool = False
-    """The same error came at the same step before the last restart."""
-
-    def recent(self) -> list[PastRestart]:
-        return [one for one in self.past if self.now - one.at <= self.budget.window_s]
 
 
-class FailoverPolicy(ABC):
-    """Decides how much restarts after a finding."""
+@dataclass(frozen=True, kw_only=True)
+class FailoverDecision:
+    """What is to be restarted, and why."""
 
-    @abstractmethod
-    def decide(self, finding: Finding, situation: Situation) -> FailoverDecision:
-        """The decision for this finding."""
+    scope: FailoverScope
+    reason: Reason
+    explanation: str
+    """The reason in one sentence."""
+    wait_s: float = 0.0
+    """Before anything is restarted: a process that keeps dying is given more and more time."""
 
 
-class EscalatingPolicy(FailoverPolicy):
-    """As much as the role declares; more if that did not help; nothing if the budget is spent or it would repeat."""
+def decide(finding: Finding, situation: Situation) -> FailoverDecision:
+    """The scope that the role declares; a wider one if its budget is spent; 'stop' if it would only fail again."""
+    choose = _after_error if finding.kind is FindingKind.USER_ERROR else _after_death
+    scope, reason, explanation = _within_budget(finding, situation, *choose(finding, situation))
+    wait_s = _wait_s(finding, situation)
+    return FailoverDecision(scope=scope, reason=reason, explanation=explanation, wait_s=wait_s)
 
-    def decide(self, finding: Finding, situation: Situation) -> FailoverDecision:
-        if finding.kind is FindingKind.USER_ERROR:
-            scope, reason = self._after_error(finding, situation)
-        else:
-            scope, reason = self._after_death(finding, situation)
-        scope, reason = self._within_budget(finding, situation, scope, reason)
-        return FailoverDecision(scope=scope, finding=finding, reason=reason, wait_s=self._wait_s(finding, situation))
 
-    def _after_error(self, finding: Finding, situation: Situation) -> tuple[FailoverScope, str]:
-        if not situation.has_commit:
-            return FailoverScope.STOP, "user code raised before anything was committed; it would raise again"
-        if situation.repeats:
-            return FailoverScope.STOP, "the same error came at the same step again after a restart"
-        scope = self._declared(finding.subject, situation)
-        return max(scope, FailoverScope.ROLE, key=list(FailoverScope).index), "user code raised for the first time here"
+_Choice = tuple[FailoverScope, Reason, str]
 
-    def _after_death(self, finding: Finding, situation: Situation) -> tuple[FailoverScope, str]:
-        scope = self._declared(finding.subject, situation)
-        if finding.kind is FindingKind.CALL_LOST:
-            scope = max(scope, FailoverScope.ROLE, key=list(FailoverScope).index)
-        needs_commit = scope in (FailoverScope.ROLE, FailoverScope.SUBGRAPH) or (
-            scope is FailoverScope.WORKLOAD and role_of(finding.subject) in situation.stateful
-        )
-        if needs_commit and not situation.has_commit:
-            return FailoverScope.JOB, f"'{finding.subject}' restarts from a commit, and nothing was committed yet"
-        return scope, f"that is what '{finding.subject}' declares to survive"
 
-    def _declared(self, subject: str, situation: Situation) -> FailoverScope:
-        if subject == TRAINER:
-            return FailoverScope.ROLE
-        return situation.declared[role_of(subject)]
+def _after_error(finding: Finding, situation: Situation) -> _Choice:
+    if not situation.has_commit:
+        text = "user code raised before anything was committed; it would raise again"
+        return FailoverScope.STOP, Reason.ERROR_BEFORE_COMMIT, text
+    if _is_repeated(finding, situation):
+        text = "the same error came at the same step again after a restart"
+        return FailoverScope.STOP, Reason.SAME_ERROR_AGAIN, text
+    scope = _wider_of(declared_scope(finding.subject, situation.declared), FailoverScope.ROLE)
+    return scope, Reason.FIRST_ERROR, "user code raised for the first time here"
 
-    def _within_budget(
-        self, finding: Finding, situation: Situation, scope: FailoverScope, reason: str
-    ) -> tuple[FailoverScope, str]:
-        """More, where the same was restarted too often within the window."""
-        recent, budget = situation.recent(), situation.budget
-        counts = {
-            FailoverScope.WORKLOAD: (sum(one.subject == finding.subject for one in recent), budget.workload),
-            FailoverScope.ROLE: (
-                sum(role_of(one.subject) == role_of(finding.subject) for one in recent if one.scope != "workload"),
-                budget.role,
-            ),
-            FailoverScope.JOB: (sum(one.scope is FailoverScope.JOB for one in recent), budget.job),
-        }
-        counts[FailoverScope.SUBGRAPH] = counts[FailoverScope.ROLE]
-        while scope is not FailoverScope.STOP:
-            done, most = counts[scope]
-            if done < most:
-                break
-            reason = f"{done} restarts of scope '{scope}' within {budget.window_s:g} s are all that is allowed"
-            scope = FailoverScope.JOB if scope is FailoverScope.ROLE else scope.wider
-            if scope in (FailoverScope.ROLE, FailoverScope.SUBGRAPH) and not situation.has_commit:
-                scope = FailoverScope.JOB
-        return scope, reason
 
-    def _wait_s(self, finding: Finding, situation: Situation) -> float:
-        """None for the first restart of a process; then more and more."""
-        before = sum(one.subject == finding.subject for one in situation.recent())
-        return situation.budget.backoff_s * 2 ** (before - 1) if before else 0.0
+def _is_repeated(finding: Finding, situation: Situation) -> bool:
+    last = next((one for one in reversed(situation.incidents) if one.kind is FindingKind.USER_ERROR), None)
+    return last is not None and is_same_error(finding, last)
+
+
+def is_same_error(one: Finding | Incident, other: Finding | Incident) -> bool:
+    """Whether two errors of user code have the same identity, at the same step."""
+    return one.error is not None and (one.error, one.step) == (other.error, other.step)
+
+
+def _after_death(finding: Finding, situation: Situation) -> _Choice:
+    scope, role = declared_scope(finding.subject, situation.declared), role_of(finding.subject)
+    if finding.kind is FindingKind.CALL_LOST:
+        scope = _wider_of(scope, FailoverScope.ROLE)
+    is_stateful = scope is FailoverScope.WORKLOAD and role in situation.stateful
+    if (_goes_back(scope) or is_stateful) and not situation.has_commit:
+        text = f"'{finding.subject}' restarts from a commit, and nothing was committed yet"
+        return FailoverScope.JOB, Reason.NO_COMMIT, text
+    return scope, Reason.DECLARED, f"that is what '{finding.subject}' declares to survive"
+
+
+def _wider_of(one: FailoverScope, other: FailoverScope) -> FailoverScope:
+    return max(one, other, key=_SCOPES.index)
+
+
+def _goes_back(scope: FailoverScope) -> bool:
+    return scope in (FailoverScope.ROLE, FailoverScope.SUBGRAPH)
+
+
+def declared_scope(subject: str, declared: Mapping[str, FailoverScope]) -> FailoverScope:
+    """The scope that the role of a workload declares; the trainer restarts as a role of its own."""
+    return FailoverScope.ROLE if subject == TRAINER else declared[role_of(subject)]
 
 
 def role_of(subject: str) -> str:
     """The role of a workload by its name; the trainer is a role of its own."""
     return subject.rpartition("-")[0] or subject
+
+
+# ---- budgets
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetUse:
+    """The restarts that something may have within the window, and has had."""
+
+    kind: str
+    """workload, role, job or node."""
+    name: str
+    used: int
+    allowed: int
+
+    @property
+    def of(self) -> str:
+        """In words."""
+        return "the job" if self.kind == "job" else f"{self.kind} '{self.name}'"
+
+    @property
+    def left(self) -> int:
+        return max(0, self.allowed - self.used)
+
+
+def recent_restarts(incidents: Sequence[Incident], budget: RestartBudget, now: float) -> list[Incident]:
+    """The incidents within the window of the budget that led to a restart."""
+    return [one for one in incidents if one.scope is not FailoverScope.STOP and now - one.at <= budget.window_s]
+
+
+def workload_use(name: str, recent: Sequence[Incident], budget: RestartBudget) -> BudgetUse:
+    used = sum(one.subject == name for one in recent)
+    return BudgetUse(kind="workload", name=name, used=used, allowed=budget.workload)
+
+
+def role_use(role: str, recent: Sequence[Incident], budget: RestartBudget) -> BudgetUse:
+    used = sum(role_of(one.subject) == role for one in recent if one.scope is not FailoverScope.WORKLOAD)
+    return BudgetUse(kind="role", name=role, used=used, allowed=budget.role)
+
+
+def job_use(recent: Sequence[Incident], budget: RestartBudget) -> BudgetUse:
+    used = sum(one.scope is FailoverScope.JOB for one in recent)
+    return BudgetUse(kind="job", name="job", used=used, allowed=budget.job)
+
+
+def node_use(node_id: str, recent: Sequence[Incident], budget: RestartBudget) -> BudgetUse:
+    used = sum(one.node_id == node_id for one in recent)
+    return BudgetUse(kind="node", name=node_id, used=used, allowed=budget.node)
+
+
+def _within_budget(
+    finding: Finding, situation: Situation, scope: FailoverScope, reason: Reason, explanation: str
+) -> _Choice:
+    """A wider scope where the same was restarted too often within the window."""
+    budget = situation.budget
+    recent = recent_restarts(situation.incidents, budget, situation.now)
+    of_role = role_use(role_of(finding.subject), recent, budget)
+    uses = {
+        FailoverScope.WORKLOAD: workload_use(finding.subject, recent, budget),
+        FailoverScope.ROLE: of_role,
+        FailoverScope.SUBGRAPH: of_role,
+        FailoverScope.JOB: job_use(recent, budget),
+    }
+    while scope is not FailoverScope.STOP and not uses[scope].left:
+        reason = Reason.BUDGET_SPENT
+        allowed = f"{uses[scope].used} restarts of scope '{scope}' within {budget.window_s:g} s"
+        explanation = f"{allowed} are all that is allowed"
+        scope = FailoverScope.JOB if scope is FailoverScope.ROLE else scope.wider
+        if _goes_back(scope) and not situation.has_commit:
+            scope = FailoverScope.JOB
+    return scope, reason, explanation
+
+
+def _wait_s(finding: Finding, situation: Situation) -> float:
+    """0 for the first restart of a process; then doubled with each."""
+    recent = recent_restarts(situation.incidents, situation.budget, situation.now)
+    before = sum(one.subject == finding.subject for one in recent)
+    return situation.budget.backoff_s * 2 ** (before - 1) if before else 0.0

@@ -1,5 +1,5 @@
 """The cyclic graph of a job: which role's calls follow which, and where results go."""
 
-from dlrl_core.graph.role_graph import EdgeKind, RoleGraph
+from dlrl_core.graph.role_graph import EdgeKind, RoleGraph, downstream
 
-__all__ = ["EdgeKind", "RoleGraph"]
+__all__ = ["EdgeKind", "RoleGraph", "downstream"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dlrl_core.roles import RoleType
@@ -27,11 +28,13 @@ class RoleGraph:
         edge = (source, target, kind)
         self.edges[edge] = self.edges.get(edge, 0) + 1
 
-    def downstream(self, role: RoleType) -> frozenset[RoleType]:
-        """All roles that results of this one can have reached; itself too, if they come back to it."""
-        reached: set[RoleType] = set()
-        frontier = {role}
-        while frontier:
-            frontier = {target for source, target, _ in self.edges if source in frontier} - reached
-            reached |= frontier
-        return frozenset(reached)
+
+def downstream(role: str, edges: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """All roles that results of this one can have reached; itself too, if they come back to it."""
+    pairs = list(edges)
+    reached: set[str] = set()
+    frontier = {role}
+    while frontier:
+        frontier = {target for source, target in pairs if source in frontier} - reached
+        reached |= frontier
+    return frozenset(reached)

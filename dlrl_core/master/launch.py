@@ -1,11 +1,9 @@
-"""What a driver hands to the Master, and what it gets back."""
+"""What a driver hands to the Master."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
-
-from dlrl_core.errors import RemoteCause
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,15 +33,5 @@ class MasterLaunch:
     reservation: Any
     """What was asked for with that plan (scheduler.reservation.Reservation); None without one."""
     durable_folder: str | None = None
-    """Where committed state is copied to, for this job."""
+    """The durable storage of this run's commits."""
     limits: MasterLimits = MasterLimits()
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobEnding:
-    """How a job ended. `result` is opened only by the driver."""
-
-    state: str
-    why: str | None
-    cause: RemoteCause | None = None
-    result: bytes | None = None

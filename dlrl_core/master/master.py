@@ -1,7 +1,7 @@
 """The Master: one detached, named Ray actor for each job. It never runs user code.
 
-Whoever gets a handle of the Master imports this module, and that is every process of the job. So it imports
-only what it must before a Master really is constructed.
+Every process of the job that gets a handle of the Master imports this module. So it imports only what it needs before
+a Master is constructed.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ import ray
 
 from dlrl_core.context.job_state import JobState
 from dlrl_core.errors import DlrlError
-from dlrl_core.master.launch import JobEnding, MasterLaunch
+from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.scheduler.names import MASTER, namespace_of
 
 if TYPE_CHECKING:
-    from dlrl_core.context import JobContext, JobView, WorkloadReport
-    from dlrl_core.master.job_manager import JobManager
+    from dlrl_core.context import JobContext, JobEnding, JobView, WorkloadReport
+    from dlrl_core.master.control_loop import ControlLoop
+    from dlrl_core.master.event_sinks import EventSinks
     from dlrl_core.trainer.progress import ProgressReport
     from dlrl_core.trainer.roster import Roll
-    from dlrl_core.workload.fault import Fault
+    from dlrl_core.workload.fault import Fault, FaultKind
 
 
 _GRACE_S = 0.1
@@ -35,7 +36,7 @@ _LAST_WRITES_S = 30.0
 
 
 class Master:
-    """What drivers, trainers and workloads can ask of a job's Master. All the work is JobManager's."""
+    """What drivers, trainers and workloads can ask of a job's Master. All the work is done by its ControlLoop."""
 
     def __init__(self, launch: MasterLaunch) -> None:
         from dlrl_core.workload.orphan import end_with_node
@@ -48,12 +49,13 @@ class Master:
         self._stop_reason: str | None = None
         self._stop_asked = asyncio.Event()
         self._refusal: DlrlError | None = None
-        """Why the job could not be taken up, or not yet."""
+        """Why the record could not be loaded or created, or not yet."""
         self._answered = asyncio.Event()
-        """It was taken up, or there is a refusal."""
-        self._taken_up = asyncio.Event()
-        self._manager: JobManager
+        """The record is loaded, or there is a refusal."""
+        self._loaded = asyncio.Event()
+        self._loop: ControlLoop
         self._context: JobContext
+        self._sinks: EventSinks
         self._early_progress: ProgressReport | None = None
         runtime = ray.get_runtime_context()
         self._address: str = runtime.gcs_address
@@ -70,40 +72,43 @@ class Master:
     # ---- the life of the Master
 
     async def _live(self) -> None:
-        from dlrl_core.master.take_up import until_taken_up
+        from dlrl_core.master.load_or_create import until_loaded
 
         if not self._is_successor:
             try:
-                await self._take_up()
+                await self._load()
             except DlrlError as error:
                 self._refusal = error
                 self._answered.set()
                 await self._give_up()
                 return
-        elif not await until_taken_up(
-            self._take_up, job=self._launch.job, stop=self._stop_asked, on_failure=self._say_waiting
+        elif not await until_loaded(
+            self._load, job=self._launch.job, stop=self._stop_asked, on_failure=self._say_waiting
         ):
             self._end_without_record()
-        if self._taken_up.is_set():
+        if self._loaded.is_set():
             await self._drive()
         await asyncio.sleep(self._launch.limits.linger_s)
         await self.leave()
 
-    async def _take_up(self) -> None:
+    async def _load(self) -> None:
         from dlrl_core.context import open_store
-        from dlrl_core.master.job_manager import JobManager
-        from dlrl_core.master.take_up import take_up
+        from dlrl_core.master.control_loop import ControlLoop
+        from dlrl_core.master.event_sinks import EventSinks
+        from dlrl_core.master.load_or_create import load_or_create
 
         self._store = open_store(self._launch.store_url)
         context = await asyncio.to_thread(
-            take_up, self._store, self._launch, self._address, is_successor=self._is_successor
+            load_or_create, self._store, self._launch, self._address, is_successor=self._is_successor
         )
         context.on_conflict(_vanish)
-        self._context, self._manager, self._refusal = context, JobManager(self._launch, context), None
+        self._sinks = EventSinks(self._launch.job)
+        context.on_events(self._sinks.add)
+        self._context, self._loop, self._refusal = context, ControlLoop(self._launch, context), None
         if self._early_progress is not None:
-            self._manager.heard(self._early_progress)
+            self._loop.trainer.record_progress(self._early_progress)
         self._answered.set()
-        self._taken_up.set()
+        self._loaded.set()
 
     def _say_waiting(self, error: DlrlError) -> None:
         if str(error) != str(self._refusal):
@@ -112,7 +117,7 @@ class Master:
         self._answered.set()
 
     async def _give_up(self) -> None:
-        """The driver that asked hears why and cleans up; should it be gone, we do."""
+        """The driver that submitted gets the reason and cleans up; if it is gone, the Master does."""
         from dlrl_core.master.process_launches import end_all
 
         await asyncio.sleep(self._launch.limits.linger_s)
@@ -120,10 +125,12 @@ class Master:
         self._end_self()
 
     def _end_without_record(self) -> None:
-        """Somebody stops a job whose record can't be reached: it is ended, and the record does not say so."""
+        """A job whose record can't be reached is stopped: its processes are ended, and the record does not say so."""
         from dlrl_core.master.process_launches import end_all
 
         end_all(self._launch)
+        from dlrl_core.context import JobEnding
+
         self._ending = JobEnding(state=JobState.STOPPED, why=self._stop_reason)
         self._ended.set()
 
@@ -133,13 +140,13 @@ class Master:
 
         ending = written_ending(self._context.record) or await self._work_until_stopped()
         try:
-            await self._manager.tear_down(ending)
+            await self._loop.tear_down(ending)
         finally:
             self._ending = ending
             self._ended.set()
 
     async def _work_until_stopped(self) -> JobEnding:
-        work = asyncio.ensure_future(self._manager.run())
+        work = asyncio.ensure_future(self._loop.run())
         stop = asyncio.ensure_future(self._stop_asked.wait())
         await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
@@ -148,6 +155,8 @@ class Master:
             await asyncio.wait({work})
         elif not self._stop_asked.is_set() or work.result().state == JobState.FINISHED:
             return work.result()
+        from dlrl_core.context import JobEnding
+
         return JobEnding(state=JobState.STOPPED, why=self._stop_reason)
 
     # ---- asked by drivers
@@ -165,14 +174,14 @@ class Master:
 
     async def status(self) -> JobView:
         await self.opened()
-        return self._context.snapshot(reports=self._manager.reports)
+        return self._context.snapshot(reports=self._loop.reports)
 
     async def stop(self, reason: str) -> None:
         """End the job; one whose record can't be reached too."""
         await self._answered.wait()
         if self._ended.is_set() or self._stop_asked.is_set():
             return
-        if self._taken_up.is_set():
+        if self._loaded.is_set():
             if self._context.record.ending is not None:
                 return  # it ends already, in its own way
             with self._context.change() as change:
@@ -184,21 +193,22 @@ class Master:
         self._stop_asked.set()
 
     async def leave(self) -> None:
-        """Go, once the job has ended and all who wait for its end have heard of it. Nothing of it is left then."""
+        """End this actor once the job has ended and every pending `ended` call has its answer."""
         await self._ended.wait()
         while self._waiting:
             await asyncio.sleep(0.01)
         await asyncio.sleep(_GRACE_S)  # their answers are on the way
-        if self._taken_up.is_set():
-            self._manager.end_processes()  # a driver that lagged may have asked for one again
+        if self._loaded.is_set():
+            self._loop.end_processes()  # a slow driver may have started one again
             await self._write_all()
             self._store.close()
         self._end_self()
 
     async def _write_all(self) -> None:
-        """A store that was away gets what waits for it; what it does not take in time is lost, and said."""
+        """Write what still waits for the store; what it does not take in time is lost, and that is printed."""
         try:
             await asyncio.to_thread(self._context.close, _LAST_WRITES_S)
+            await asyncio.to_thread(self._sinks.close)
         except DlrlError as error:
             print(f"dlrl: {error}", file=sys.stderr, flush=True)
 
@@ -209,25 +219,25 @@ class Master:
     # ---- asked by the trainer
 
     async def restored(self, name: str, actor_id: str) -> Roll | None:
-        """When this process of a workload has been replaced, or turns out to live: who is there now.
+        """Wait until this process of a workload was replaced or is confirmed alive; returns the current processes.
 
-        None if that takes longer; then ask again. So nobody waits for a Master that is gone, for long.
+        None if that takes longer than a few seconds: ask again, so that no caller waits long for a Master that is gone.
         """
-        return await self._bounded(lambda manager: manager.restored(name, actor_id))
+        return await self._bounded(lambda loop: loop.restored(name, actor_id))
 
     async def settled(self) -> Roll | None:
-        """When nothing is being restarted: who is there now. None if that takes longer."""
-        return await self._bounded(lambda manager: manager.settled())
+        """Wait until nothing is being restarted; returns the current processes. None if that takes longer."""
+        return await self._bounded(lambda loop: loop.stable())
 
     async def escalate(self, name: str, method: str) -> None:
-        """A call was interrupted that must not be made again; `settled` tells when that is dealt with."""
-        await self._taken_up.wait()
-        self._manager.escalate(name, method)
+        """A call was interrupted that must not be repeated; `settled` returns when that is handled."""
+        await self._loaded.wait()
+        self._loop.escalate(name, method)
 
-    async def _bounded(self, ask: Callable[[JobManager], Coroutine[Any, Any, Roll]]) -> Roll | None:
+    async def _bounded(self, ask: Callable[[ControlLoop], Coroutine[Any, Any, Roll]]) -> Roll | None:
         async def answer() -> Roll:
-            await self._taken_up.wait()
-            return await ask(self._manager)
+            await self._loaded.wait()
+            return await ask(self._loop)
 
         try:
             return await asyncio.wait_for(answer(), _ANSWER_S)
@@ -237,40 +247,33 @@ class Master:
     # ---- told by the trainer and the workloads
 
     async def trainer_progress(self, report: ProgressReport) -> None:
-        if not self._taken_up.is_set():
+        if not self._loaded.is_set():
             self._early_progress = report
         elif not self._ended.is_set():
-            self._manager.heard(report)
+            self._loop.trainer.record_progress(report)
 
     async def report(self, report: WorkloadReport) -> None:
-        if self._taken_up.is_set():
-            self._manager.reports[report.name] = replace(report, step=self._context.record.progress.step)
+        if self._loaded.is_set():
+            self._loop.reports[report.name] = replace(report, step=self._context.record.progress.step)
 
     async def inject(self, fault: Fault) -> None:
-        """Chaos: suffer this fault."""
-        from dlrl_core.workload.fault import FaultKind
-
+        """Chaos: let this fault happen to the Master, or to its store."""
         await self.opened()
-        if fault.kind is FaultKind.STORE:
-            self._manager.check_chaos()
-            self._context.fail_for(fault.seconds)
-        else:
-            self._manager.suffer(fault)
+        self._loop.chaos.inject(fault)
 
-    async def chaos_noted(self, message: str, subject: str) -> None:
-        """Chaos tells what it does to the job."""
+    async def chaos_noted(self, message: str, subject: str, kind: FaultKind) -> None:
+        """Chaos: a process got a fault."""
         await self.opened()
-        with self._context.change() as change:
-            change.event("chaos", message, subject=subject)
+        self._loop.chaos.note(message, subject, kind)
 
     async def ping(self) -> float:
         return time.time()
 
 
 def _vanish() -> None:
-    """Another Master has the job: one whose node was given up lives on for a while, and must touch nothing any more.
+    """End this process at once: another Master owns the job, as Ray had given up this one's node.
 
-    Not by Ray, which would end the other one, as both are the same actor to it.
+    Not through Ray, which would end the other one: both are the same actor to it.
     """
     os._exit(1)
 

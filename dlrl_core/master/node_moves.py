@@ -1,16 +1,16 @@
-"""Nodes of the plan that are lost, or fail too often: another one takes their place."""
+"""Nodes of the plan that are lost, or on which processes die too often, are replaced by others."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 
-from dlrl_core.context import JobContext, RestartRecord
+from dlrl_core.context import Incident, JobContext
 from dlrl_core.errors import ReservationError
+from dlrl_core.failover.policy import node_use, recent_restarts
 from dlrl_core.master.launch import MasterLaunch
-from dlrl_core.master.placing import Placing
+from dlrl_core.master.plan_and_reservation import PlanAndReservation
 from dlrl_core.plan import ExecutionPlan, NodeView
 from dlrl_core.plan.execution_plan import PlannedNode
 from dlrl_core.scheduler import reservation
@@ -19,54 +19,56 @@ from dlrl_core.spec import JobSpec
 from dlrl_core.spec.job_spec import RestartBudget
 
 _GRANT_S = 3.0
-"""What is free is granted at once. After this, somebody else was faster."""
+"""What is free is granted at once; if it is not granted after this time, another job was faster."""
 _LOOK_AGAIN_S = 0.5
 
 
-def failing_nodes(restarts: Iterable[RestartRecord], budget: RestartBudget, now: float) -> dict[str, int]:
+def failing_nodes(incidents: Sequence[Incident], budget: RestartBudget, now: float) -> dict[str, int]:
     """Nodes on which too many processes died lately, and how many."""
-    deaths = Counter(one.node_id for one in restarts if one.node_id and now - one.at <= budget.window_s)
-    return {node: count for node, count in deaths.items() if count >= budget.node > 0}
+    recent = recent_restarts(incidents, budget, now)
+    uses = {one.node_id: node_use(one.node_id, recent, budget) for one in recent if one.node_id}
+    return {node: use.used for node, use in uses.items() if budget.node and not use.left}
 
 
 class NodeMoves:
-    """Finds another node and moves the seats there. Each move is written as a new plan before it is asked for."""
+    """Finds another node and moves workloads there. Each move is written as a new plan before it is asked for."""
 
-    def __init__(self, launch: MasterLaunch, spec: JobSpec, context: JobContext, placing: Placing) -> None:
+    def __init__(self, launch: MasterLaunch, spec: JobSpec, context: JobContext, reserved: PlanAndReservation) -> None:
         self._launch = launch
         self._spec = spec
         self._context = context
-        self._placing = placing
+        self._reserved = reserved
         self._kept: set[str] = set()
-        """Nodes that fail too often, of which it was said that there is no other."""
+        """Failing nodes of which the journal says that no other node can replace them."""
 
     @property
     def _plan(self) -> ExecutionPlan:
-        return self._placing.plan
+        return self._reserved.plan
 
-    async def replace_lost_nodes(self) -> None:
-        """Another node for each one of the plan that is gone: a spare, or one that is free.
+    async def replace_lost_nodes(self) -> bool:
+        """Replace each node of the plan that is gone by a spare, or by a node that is free; False if none is gone.
 
         Raises ReservationError with what is missing if there is none within the limit. A node that lives but fails
         too often is left only if another one is there now.
         """
-        living = await asyncio.to_thread(_living)
+        living, before = await asyncio.to_thread(_living), self._plan.nodes
         for index in range(len(self._plan.nodes)):
             if not await self._stands(index, living):
                 await self._replace(index)
             elif self._plan.nodes[index].node_id in self._failing():
                 await self._leave(index)
+        return self._plan.nodes != before
 
     async def _stands(self, index: int, living: set[str]) -> bool:
         """Whether the node is there, and gives what was asked for on it when it took the place of another one."""
         node = self._plan.nodes[index]
         if node.node_id not in living or node.move == 0:
             return node.node_id in living
-        group = self._placing.moves.get(index)
+        group = self._reserved.moves.get(index)
         return group is not None and await reservation.is_granted(group, _GRANT_S)
 
     def _failing(self) -> dict[str, int]:
-        return failing_nodes(self._context.record.restarts, self._spec.budget, time.time())
+        return failing_nodes(self._context.record.incidents, self._spec.restart_budget, time.time())
 
     async def _replace(self, index: int) -> None:
         old = self._plan.nodes[index]
@@ -74,33 +76,35 @@ class NodeMoves:
         while not await self._is_moved(index):
             needs = ", ".join(f"{amount:g} {name}" for name, amount in self._needs(index).items())
             roles = ", ".join(sorted({f"'{one.role}'" for one in self._plan.workloads if one.node == index}))
-            self._placing.say_waiting(f"node {old.shown} is lost, and no other node has {needs} free for role {roles}")
+            self._reserved.record_waiting(
+                f"node {old.shown} is lost, and no other node has {needs} free for role {roles}"
+            )
             if time.monotonic() > deadline:
-                raise ReservationError(self._placing.overdue())
+                raise ReservationError(self._reserved.overdue())
             await asyncio.sleep(_LOOK_AGAIN_S)
-            if index in self._placing.moves and await self._stands(index, await asyncio.to_thread(_living)):
+            if index in self._reserved.moves and await self._stands(index, await asyncio.to_thread(_living)):
                 break  # it was granted after all
-        self._placing.say_waiting(None)
-        self._say_moved(index, old, "which is lost")
+        self._reserved.record_waiting(None)
+        self._record_move(index, old, "which is lost")
 
     async def _leave(self, index: int) -> None:
         """Off a node that lives, if there is another one; else it is kept, which is better than none."""
-        old, group = self._plan.nodes[index], self._placing.moves.pop(index, None)
+        old, group = self._plan.nodes[index], self._reserved.moves.pop(index, None)
         if await self._is_moved(index):
-            self._say_moved(index, old, "on which too many processes died")
+            self._record_move(index, old, "on which too many processes died")
             return
         self._give_back(index)
         if group is not None:
-            self._placing.moves[index] = group
+            self._reserved.moves[index] = group
         if self._plan.nodes[index] != old:
             nodes = tuple(old if at == index else node for at, node in enumerate(self._plan.nodes))
-            self._placing.follow_moved(self._plan.model_copy(update={"nodes": nodes}))
+            self._reserved.follow_moved(self._plan.model_copy(update={"nodes": nodes}))
         if old.node_id not in self._kept:
             self._kept.add(old.node_id)
+            deaths, budget = self._failing().get(old.node_id, 0), self._spec.restart_budget
             message = (
-                f"{self._failing().get(old.node_id, 0)} processes died on node {old.shown} within "
-                f"{self._spec.budget.window_s:g} s (limit {self._spec.budget.node}); no other node can take its place, "
-                "so it is kept"
+                f"{deaths} processes died on node {old.shown} within {budget.window_s:g} s (limit {budget.node}); "
+                "no other node can take its place, so it is kept"
             )
             with self._context.change() as change:
                 change.event("kept", message, subject="job")
@@ -111,20 +115,20 @@ class NodeMoves:
         new = await asyncio.to_thread(self._substitute, index)
         if new is None:
             return False
-        self._placing.follow_moved(self._plan.moved(index, new.node_id, new.address))
-        job, run_id, number = self._placing.run
+        self._reserved.follow_moved(self._plan.moved(index, new.node_id, new.address))
+        job, run_id, number = self._reserved.run
         await asyncio.to_thread(reservation.release_spare, job, run_id, new.node_id)
-        self._placing.moves[index] = reservation.ask_for_move(job, run_id, number, self._plan, index)
-        return await reservation.is_granted(self._placing.moves[index], _GRANT_S)
+        self._reserved.moves[index] = reservation.ask_for_move(job, run_id, number, self._plan, index)
+        return await reservation.is_granted(self._reserved.moves[index], _GRANT_S)
 
-    def _say_moved(self, index: int, old: PlannedNode, why: str) -> None:
+    def _record_move(self, index: int, old: PlannedNode, why: str) -> None:
         with self._context.change() as change:
             message = f"node {self._plan.nodes[index].shown} takes the place of {old.shown}, {why}"
             change.event("moved", message, subject="job")
 
     def _give_back(self, index: int) -> None:
         """What was asked for on a node that did not grant it, or is gone, must not keep it from anybody."""
-        if (group := self._placing.moves.pop(index, None)) is not None:
+        if (group := self._reserved.moves.pop(index, None)) is not None:
             reservation.release_group(group)
 
     def _substitute(self, index: int) -> NodeView | PlannedNode | None:

@@ -12,7 +12,8 @@ from typing import Any
 import ray
 from ray import cloudpickle
 
-from dlrl_core.errors import RemoteCause, TrainerError, WorkloadDiedError, WorkloadError
+from dlrl_core.context.trainer_outcome import TrainerOutcome
+from dlrl_core.errors import ErrorIdentity, RemoteCause, TrainerError, WorkloadDiedError, WorkloadError
 from dlrl_core.roles import RoleType
 from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.trainer.base_trainer import BaseTrainer
@@ -47,25 +48,10 @@ class TrainerLaunch:
     role_classes: Mapping[RoleType, ClassRef]
     resources: Mapping[RoleType, dict[str, float]]
     durable_every: int = 10
-    allows_chaos: bool = False
+    allow_chaos: bool = False
     incarnation: int = 0
     scopes: Mapping[RoleType, str] = field(default_factory=dict)
     """What a death restarts in each role."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainerOutcome:
-    """How the trainer ended. The result travels pickled: only the driver, which asked, opens it."""
-
-    is_success: bool
-    result: bytes | None = None
-    why: str | None = None
-    cause: RemoteCause | None = None
-    failed_workload: str | None = None
-    is_death: bool = False
-    """The failed workload's process is gone: no error of user code."""
-    progress: ProgressReport | None = None
-    """Where the trainer was at its end; reports on their way may come too late to tell."""
 
 
 class TrainerHost:
@@ -79,7 +65,7 @@ class TrainerHost:
         self._config: Any = None
         self._outcome: TrainerOutcome | None = None
         self._is_running = False
-        self._faults = Suffering(is_allowed=launch.allows_chaos, owner="the trainer", has_calls=False)
+        self._faults = Suffering(is_allowed=launch.allow_chaos, owner="the trainer", has_calls=False)
         self._ended = threading.Event()
 
     @ray.method(concurrency_group="control")
@@ -166,7 +152,8 @@ class TrainerHost:
         """Wait for the end. A death is noticed because this call then fails."""
         self._ended.wait()
         assert self._outcome is not None
-        return replace(self._outcome, progress=self._progress.report())
+        incarnation = self._launch.incarnation
+        return replace(self._outcome, progress=self._progress.report(), incarnation=incarnation)
 
     @ray.method(concurrency_group="control")
     def inject(self, fault: Fault, step: int | None = None, target: Any = None) -> None:
@@ -174,7 +161,7 @@ class TrainerHost:
         if step is None:
             self._faults.add(fault)
             return
-        Suffering(is_allowed=self._launch.allows_chaos, owner="the trainer").add(replace(fault, method="check"))
+        Suffering(is_allowed=self._launch.allow_chaos, owner="the trainer").add(replace(fault, method="check"))
         hit = (lambda: self._faults.add(fault)) if target is None else (lambda: target.inject.remote(fault))
         self._progress.at_step(step, hit)
 
@@ -272,10 +259,20 @@ def _failure(error: BaseException, phase: str) -> TrainerOutcome:
             # After a death it is the trainer that has to start again; the workload's end the Master sees by itself.
             failed_workload=None if is_death else f"{error.role}-{error.rank}",
             is_death=is_death,
+            error_identity=None if is_death else _identity(error, error.role, error.method or phase),
         )
     if isinstance(error, (RestartFit, *LOST)):
         why = f"a workload died while the trainer was in '{phase}'"
         return TrainerOutcome(is_success=False, why=why, cause=RemoteCause.of(error), is_death=True)
     text = str(error).strip().splitlines()
     what = f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
-    return TrainerOutcome(is_success=False, why=f"the trainer raised {what} in '{phase}'", cause=RemoteCause.of(error))
+    return TrainerOutcome(
+        is_success=False,
+        why=f"the trainer raised {what} in '{phase}'",
+        cause=RemoteCause.of(error),
+        error_identity=_identity(error, "trainer", phase),
+    )
+
+
+def _identity(error: BaseException, role: str, method: str) -> ErrorIdentity:
+    return ErrorIdentity(type_name=RemoteCause.of(error).type_name, role=role, method=method)

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from dlrl_core.cli.why import Answer, Evidence, explain
-from dlrl_core.context import JobContext, JobRecord, WorkloadRecord, open_store
+from dlrl_core.context import Incident, JobContext, JobRecord, WorkloadRecord, open_store
 from dlrl_core.context.store import sqlite_url
-from dlrl_core.diagnosis import Observation, TrainerGone, TrainerRaised, WorkloadGone, diagnose
-from dlrl_core.failover import EscalatingPolicy, FailoverScope
-from dlrl_core.master.recovery import plan_recovery, situation_of, write_recovery
+from dlrl_core.context.trainer_outcome import TrainerOutcome
+from dlrl_core.errors import ErrorIdentity
+from dlrl_core.failover import Observation, TrainerGone, WorkloadGone, WorkloadHangs
+from dlrl_core.master.control_loop import ControlLoop
+from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.roles import RoleType
 from dlrl_core.spec import ClassRef, JobSpec, RoleSpec
 from dlrl_core.spec.job_spec import RestartBudget
@@ -37,6 +39,9 @@ class JobStory:
             master_incarnation=1,
         )
         self.context = JobContext.create(self.store, record, _workloads())
+        self.loop = ControlLoop(_launch(record), self.context)
+        self.loop._workloads = _AllUp()  # type: ignore[assignment]
+        self._has_moved = False
 
     def close(self) -> None:
         self.store.close()
@@ -52,7 +57,7 @@ class JobStory:
         self.comes_up()
 
     def comes_up(self) -> None:
-        """Everybody who was started is ready, and the trainer runs."""
+        """All processes that were started are ready, and the trainer runs."""
         with self.context.change() as change:
             for number, name in enumerate(self.context.workloads):
                 change.workload(name, state="ready", pid=100 + number, node_id=NODE, is_stateful="actor" in name)
@@ -60,23 +65,33 @@ class JobStory:
             if self.context.record.state != "running":
                 change.job(state="running")
                 change.event("state", "the trainer runs", subject="job", state="running")
+        self.loop._complete_incidents(has_moved=self._has_moved)
+        self._has_moved = False
 
     def comes_to(self, step: int, *, committed: int | None = None) -> None:
         with self.context.change() as change:
             change.progress(step=step, total_steps=10)
             if committed is not None:
-                commit = {"version": committed + 1, "id": "x", "step": committed, "progress": {}}
+                commit = {"version": committed, "id": "x", "step": committed - 1, "progress": {}}
                 change.progress(commit_json=json.dumps(commit))
 
     def loses(self, name: str, reason: str = SIGKILLED) -> None:
         """A workload dies, or the trainer."""
         if name == "trainer":
-            self._sees(TrainerGone(reason=reason, step=self._step()))
+            self._sees(TrainerGone(reason=reason, incarnation=self.context.record.trainer.incarnation))
         else:
-            self._sees(WorkloadGone(name=name, reason=reason, call="update", step=self._step()))
+            self._sees(WorkloadGone(name=name, reason=reason, call="update"))
 
-    def raises(self, why: str, workload: str | None = None) -> None:
-        self._sees(TrainerRaised(why=why, cause=None, failed_workload=workload, is_death=False, step=self._step()))
+    def hangs(self, name: str, reason: str, stacks: str) -> None:
+        self._sees(WorkloadHangs(name=name, reason=reason, actor_id=""), stacks=stacks)
+
+    def raises(self, why: str, workload: str | None = None, kind: str = "ValueError") -> None:
+        role = (workload or "trainer").partition("-")[0]
+        error = ErrorIdentity(type_name=kind, role=role, method="update")
+        self._sees(TrainerOutcome(is_success=False, why=why, failed_workload=workload, error_identity=error))
+
+    def moves_off_a_lost_node(self) -> None:
+        self._has_moved = True
 
     def tells(self, kind: str, message: str, subject: str = "job", **data: Any) -> None:
         with self.context.change() as change:
@@ -105,34 +120,51 @@ class JobStory:
             change.job(state=state, why=why)
             change.event("ended", why or "the trainer returned", subject="job", state=state)
 
-    def _sees(self, seen: Observation) -> None:
-        """As the Master's control loop goes on from there."""
-        finding = diagnose(seen)
-        decision = EscalatingPolicy().decide(finding, situation_of(self.context, self.spec, finding))
-        recovery = plan_recovery(decision, self.context, [], is_trainer_over=isinstance(seen, TrainerRaised))
-        node_id = NODE if isinstance(seen, WorkloadGone) else None
-        write_recovery(decision, recovery, self.context, node_id=node_id)
-        if decision.scope is FailoverScope.STOP:
-            self.ends("failed", finding.message)
+    def _sees(self, seen: Observation, stacks: str | None = None) -> None:
+        """What the Master's control loop writes about an observation, without the processes that it would restart."""
+        incident, recovery, _ = self.loop.decided(seen, stacks=stacks)
+        self.loop._write(incident, recovery)
+        if incident.scope == "stop":
+            self.ends("failed", incident.message)
 
-    def _step(self) -> int | None:
-        return self.context.record.progress.step
+    @property
+    def incidents(self) -> tuple[Incident, ...]:
+        return self.context.record.incidents
 
     # ---- what is said of it
 
     def evidence(self, **more: Any) -> Evidence:
         given = {"view": self.context.snapshot(), "now": time.time(), "events": self.context.journal()}
-        return Evidence(**{**given, "restarts": self.context.record.restarts, **more})
+        return Evidence(**{**given, **more})
 
     def why(self, **more: Any) -> Answer:
         return explain(self.evidence(**more))
+
+
+class _AllUp:
+    """Stands for the processes: each workload has one."""
+
+    is_complete = True
+
+
+def _launch(record: JobRecord) -> MasterLaunch:
+    return MasterLaunch(
+        job=record.name,
+        run_id=record.run_id,
+        spec_json=record.spec_json,
+        plan_json=None,
+        store_url=record.store_url,
+        python_path=(),
+        plugins=None,
+        reservation=None,
+    )
 
 
 def _spec(budget: RestartBudget) -> JobSpec:
     cls = ClassRef(module="my.roles", class_name="Any")
     scopes = {RoleType.ACTOR: "role", RoleType.ROLLOUT: "workload", RoleType.REWARD: "stop", RoleType.CRITIC: None}
     roles = [RoleSpec(role=role, cls=cls, failover=scope) for role, scope in scopes.items()]
-    return JobSpec(roles=tuple(roles), budget=budget)
+    return JobSpec(roles=tuple(roles), restart_budget=budget)
 
 
 def _workloads() -> list[WorkloadRecord]:

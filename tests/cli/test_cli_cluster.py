@@ -120,10 +120,10 @@ def test_why_tells_of_a_death_while_the_job_lives_and_after_its_end(shell, addre
 
     assert (alive["source"], alive["state"], alive["note"]) == ("master", "running", None)
     assert "first cause: workload 'actor-0' died" in alive["sentence"]
-    [found] = [link for link in alive["chain"] if link["kind"] == "finding"]
-    assert (found["response"]["scope"], found["response"]["loss"]) == ("job", "everything")
-    assert found["response"]["restarts"] == ["actor-0", "trainer"]
-    assert 0 < found["response"]["seconds"] < 90
+    [found] = [link["incident"] for link in alive["chain"] if link["kind"] == "incident"]
+    assert (found["scope"], found["loss"]) == ("job", "everything")
+    assert found["restarts"] == ["actor-0", "trainer"]
+    assert 0 < found["seconds"] < 90
     assert (said.code, "the job 2 of 3" in said.out) == (0, True)
     assert "after 2 process restarts" in away.out and "its journal can't be read: " in away.out
     assert (dead["outcome"], dead["source"]) == ("stopped", "store")

@@ -12,11 +12,10 @@ from job_story import SIGKILLED, JobStory
 
 from dlrl_core.cli import wording
 from dlrl_core.cli.output import plain
-from dlrl_core.cli.why import Loss, Outcome
-from dlrl_core.context import JobRecord
-from dlrl_core.diagnosis import Finding, FindingKind
-from dlrl_core.failover import EscalatingPolicy
-from dlrl_core.master.recovery import situation_of
+from dlrl_core.cli.why import Outcome
+from dlrl_core.context import JobRecord, Loss, Reason
+from dlrl_core.failover import WorkloadGone
+from dlrl_core.workload.fault import FaultKind
 
 DIED = f"workload 'actor-1' died during 'update' at step 3: {SIGKILLED}"
 
@@ -36,8 +35,8 @@ def running(story):
     return story
 
 
-def response(answer, number=0):
-    return [link.response for link in answer.chain if link.kind == "finding"][number]
+def incident(answer, number=0):
+    return [link.incident for link in answer.chain if link.kind == "incident"][number]
 
 
 # ---- the sentence
@@ -89,7 +88,7 @@ def test_while_something_restarts_the_job_is_recovering(running):
     assert answer.sentence == (
         f"job 'my-ppo' is being restarted at step 3/10: actor-0, actor-1 are not ready yet; first cause: {DIED}"
     )
-    assert response(answer).seconds is None
+    assert incident(answer).seconds is None
 
 
 def test_a_job_that_got_over_a_death_is_recovered(running):
@@ -134,7 +133,7 @@ def test_a_store_that_is_away_is_told_beside_what_is_worse(running):
 def test_a_job_that_finished_tells_what_it_got_over(running):
     running.loses("actor-1")
     running.comes_up()
-    running.comes_to(10, committed=9)
+    running.comes_to(10, committed=10)
     running.ends("finished")
     answer = running.why()
 
@@ -166,7 +165,7 @@ def test_a_job_that_failed_at_once_has_the_error_as_its_first_cause(story):
     assert answer.outcome is Outcome.FAILED
     assert answer.sentence.endswith("role 'actor' rank 1 raised ValueError: bad")
     assert answer.first_cause.subject == "actor-1"
-    assert response(answer).scope == "stop"
+    assert incident(answer).scope == "stop"
     assert answer.next[0] == "fix the error in your code"
 
 
@@ -231,12 +230,14 @@ def test_what_only_the_record_says_is_told_as_such(running):
     assert running.why(is_by_record=True).sentence.startswith("job 'my-ppo' finished")
 
 
-def test_without_a_journal_the_state_and_the_counts_are_still_told(running):
+def test_without_a_journal_the_incidents_of_the_record_are_still_told(running):
     running.loses("actor-1")
     running.comes_up()
-    answer = running.why(events=(), restarts=())
+    answer = running.why(events=())
 
-    assert answer.sentence == "job 'my-ppo' is running again at step 3/10, after 2 process restarts"
+    assert answer.sentence == (
+        f"job 'my-ppo' is running again at step 3/10, after 2 process restarts; first cause: {DIED}"
+    )
     assert answer.restarts == {"actor-0": 1, "actor-1": 1}
 
 
@@ -250,13 +251,13 @@ def test_each_finding_has_its_decision_and_who_was_restarted(running):
     running.comes_up()
     answer = running.why()
 
-    assert [(link.subject, link.finding) for link in answer.chain] == [
+    assert [(link.subject, link.incident.kind) for link in answer.chain] == [
         ("rollout-0", "process_died"),
         ("trainer", "process_died"),
     ]
-    first, second = response(answer, 0), response(answer, 1)
+    first, second = incident(answer, 0), incident(answer, 1)
     assert (first.scope, first.restarts) == ("workload", ("rollout-0",))
-    assert first.reason == "that is what 'rollout-0' declares to survive"
+    assert (first.reason, first.explanation) == (Reason.DECLARED, "that is what 'rollout-0' declares to survive")
     assert (second.scope, second.restarts) == ("role", ("trainer",))
 
 
@@ -277,16 +278,16 @@ def test_what_a_restart_loses_depends_on_its_scope_and_on_commits(story, victim,
     story.loses(victim)
     story.comes_up()
 
-    assert response(story.why()).loss is loss
+    assert incident(story.why()).loss is loss
 
 
 def test_with_a_node_the_commits_are_lost_that_were_not_durable(running):
     running.loses("actor-1", "its node died")
-    running.tells("moved", "node b takes the place of a, which is lost")
+    running.moves_off_a_lost_node()
     running.comes_up()
     answer = running.why()
 
-    assert response(answer).loss is Loss.NOT_DURABLE
+    assert incident(answer).loss is Loss.NOT_DURABLE
     assert answer.lost_steps == "none so far; those after the last durable commit were done again"
 
 
@@ -307,60 +308,63 @@ def test_a_job_that_ends_early_loses_what_it_had_not_committed(story, committed,
     assert story.why().lost_steps == lost
 
 
-def test_the_journal_tells_how_long_a_restart_of_the_job_took_for_ever(running):
+def test_how_long_a_restart_took_is_kept_for_ever(running):
     running.loses("critic-0")
     running.comes_up()
-    running.comes_to(10, committed=9)
-    running.ends("finished")
-    events = running.context.journal()
-    took = [event.at for event in events if event.message == "the trainer runs"][1] - events[-3].at
-
-    assert response(running.why()).seconds == pytest.approx(took, abs=0.01)
-
-
-def test_how_long_a_role_took_is_known_while_its_processes_live(running):
     running.loses("actor-1")
     running.comes_up()
-    while_running = response(running.why()).seconds
-    running.loses("actor-0")
-    running.comes_up()
-    older, newer = (response(running.why(), number).seconds for number in (0, 1))
+    running.comes_to(10, committed=10)
+    running.ends("finished")
+    of_job, of_role = (incident(running.why(), number) for number in (0, 1))
 
-    assert 0 <= while_running < 5
-    assert (older, newer is not None) == (None, True)
+    assert 0 <= of_job.seconds < 5 and 0 <= of_role.seconds < 5
+    assert of_job.ready_at == pytest.approx(of_job.at + of_job.seconds)
+
+
+def test_an_incident_during_a_recovery_is_ready_when_all_is(running):
+    running.loses("actor-1")
+    running.loses("rollout-0")
+    assert [one.seconds for one in running.incidents] == [None, None]
+    running.comes_up()
+    first, second = running.incidents
+
+    assert first.ready_at == second.ready_at
 
 
 def test_chaos_is_named_as_what_was_behind_a_death(running):
-    running.tells("chaos", "chaos: slow of 'rollout-0' now", subject="rollout-0")
-    running.tells("chaos", "chaos: kill of 'actor-1' at step 3", subject="actor-1")
+    running.loop.chaos.note("chaos: slow of 'rollout-0' now", "rollout-0", FaultKind.SLOW)
+    running.loop.chaos.note("chaos: kill of 'actor-1' at step 3", "actor-1", FaultKind.KILL)
+    running.loses("rollout-0")
+    running.comes_up()
     running.loses("actor-1")
     running.comes_up()
     answer = running.why()
 
-    assert answer.first_cause.trigger == "chaos: kill of 'actor-1' at step 3"
+    assert [one.chaos for one in running.incidents] == [None, "chaos: kill of 'actor-1' at step 3"]
     assert answer.sentence.endswith("(chaos: kill of 'actor-1' at step 3)")
     assert answer.next == ["nothing to repair: it was broken on purpose"]
 
 
 def test_chaos_that_was_noted_after_the_death_counts_and_that_of_others_does_not(running):
-    running.tells("chaos", "chaos: kill of 'rollout-1' now", subject="rollout-1")
+    running.loop.chaos.note("chaos: kill of 'rollout-1' now", "rollout-1", FaultKind.KILL)
     running.loses("actor-1")
-    running.tells("chaos", "chaos: kill of 'actor-1' now", subject="actor-1")
+    running.loop.chaos.note("chaos: kill of 'actor-1' now", "actor-1", FaultKind.KILL)
     running.comes_up()
     running.loses("actor-1")
     running.comes_up()
-    deaths = [link for link in running.why().chain if link.kind == "finding"]
 
-    assert [link.trigger for link in deaths] == ["chaos: kill of 'actor-1' now", None]
+    assert [one.chaos for one in running.incidents] == ["chaos: kill of 'actor-1' now", None]
 
 
 def test_a_hang_keeps_its_stacks_and_says_where_they_are(running):
-    running.tells("hung", "workload 'rollout-0' hangs: ...", subject="rollout-0", stacks="File x, line 3")
-    running.loses("rollout-0", "its call 'generate' has run for 600 s (limit 600 s)")
+    running.hangs("rollout-0", "its call 'generate' has run for 600 s (limit 600 s)", stacks="File x, line 3")
     running.comes_up()
     answer = running.why()
 
-    assert answer.chain[0].stacks == "File x, line 3"
+    assert answer.chain[0].incident.stacks == "File x, line 3"
+    assert answer.first_cause.message == (
+        "workload 'rollout-0' hangs at step 3: its call 'generate' has run for 600 s (limit 600 s)"
+    )
     assert "dlrl why my-ppo --json" in answer.next[0]
 
 
@@ -397,7 +401,7 @@ def test_restarts_that_are_longer_ago_than_the_window_are_not_counted(running):
 @settings(max_examples=30, deadline=None)
 @given(deaths=st.lists(st.sampled_from(["rollout-0", "rollout-1", "actor-0", "critic-0", "trainer"]), max_size=8))
 def test_a_budget_is_spent_exactly_when_the_policy_restarts_more(tmp_path_factory, deaths):
-    """The command counts by itself; should the policy count otherwise one day, this fails."""
+    """The command and the policy count by the same functions."""
     story = JobStory(tmp_path_factory.mktemp("story"), workload=2, role=2, job=2)
     story.starts()
     story.comes_to(3, committed=2)
@@ -407,12 +411,11 @@ def test_a_budget_is_spent_exactly_when_the_policy_restarts_more(tmp_path_factor
         if story.context.record.state in ("running", "starting"):
             story.comes_up()
     spent = {(one.kind, one.name) for one in story.why().budgets if not one.left}
-    names = {"rollout-0": ("workload", "rollout-0"), "actor-0": ("role", "actor"), "critic-0": ("job", "my-ppo")}
+    names = {"rollout-0": ("workload", "rollout-0"), "actor-0": ("role", "actor"), "critic-0": ("job", "job")}
     if not story.context.record.state.is_final:
         for name, budget in names.items():
-            finding = Finding(kind=FindingKind.PROCESS_DIED, subject=name, message="it died")
-            decision = EscalatingPolicy().decide(finding, situation_of(story.context, story.spec, finding))
-            assert (decision.reason != f"that is what '{name}' declares to survive") == (budget in spent)
+            decided, _, _ = story.loop.decided(WorkloadGone(name=name, reason="it died"))
+            assert (decided.reason is not Reason.DECLARED) == (budget in spent)
     story.close()
 
 
@@ -453,7 +456,7 @@ def test_the_answer_is_plain_json(running):
 
     assert shown["outcome"] == "recovered"
     assert shown["first_cause"]["message"] == DIED
-    assert shown["chain"][0]["response"]["restarts"] == ["actor-0", "actor-1"]
+    assert shown["chain"][0]["incident"]["restarts"] == ["actor-0", "actor-1"]
     assert shown["budgets"][0] == {"kind": "role", "name": "actor", "used": 1, "allowed": 3, "left": 2}
 
 

@@ -20,7 +20,7 @@ WRITER = """
             change.job(master_incarnation=step)
             change.progress(step=step)
             for name in context.workloads:
-                change.workload(name, restarts=step, detail="x" * 2000)
+                change.workload(name, incarnation=step, detail="x" * 2000)
             change.event("step", f"step {step}")
         print(step, flush=True)
 """
@@ -129,7 +129,7 @@ def test_writer_killed_at_any_moment_leaves_its_last_commit_whole(store_url: str
         assert writer.returncode == -signal.SIGKILL
         assert said <= context.record.master_incarnation <= said + 1
         assert step == context.record.master_incarnation
-        assert {workload.restarts for workload in context.workloads.values()} == {step}
+        assert {workload.incarnation for workload in context.workloads.values()} == {step}
         assert [event.message for event in context.journal()][1:] == [f"step {n + 1}" for n in range(step)]
         with context.change() as change:
             change.event("restarted", "the next master goes on")

@@ -345,7 +345,7 @@ WRITER = """
         with context.change(is_durable=True) as change:
             change.job(master_incarnation=step)
             for name in context.workloads:
-                change.workload(name, restarts=step, detail="x" * 500)
+                change.workload(name, incarnation=step, detail="x" * 500)
             change.event("step", f"step {step}")
         print(step, flush=True)
 """
@@ -373,7 +373,7 @@ def test_server_killed_at_any_moment_has_every_commit_whole(commits: int, fsync:
         assert "StoreUnavailableError" in errors
         step = context.record.master_incarnation
         assert said - most_lost <= step <= said + 1
-        assert {workload.restarts for workload in context.workloads.values()} == {step}
+        assert {workload.incarnation for workload in context.workloads.values()} == {step}
         assert [event.message for event in journal][1:] == [f"step {n + 1}" for n in range(step)]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dlrl_core.context import JobContext, JobRecord, JobState, SqliteStore
 from dlrl_core.master.launch import MasterLaunch, MasterLimits
-from dlrl_core.master.placing import workload_records
+from dlrl_core.master.plan_and_reservation import workload_records
 from dlrl_core.plan import ClusterView, ExecutionPlan, NodeView, make_plan
 from dlrl_core.roles import RoleType
 from dlrl_core.spec import ClassRef, JobSpec, RoleSpec

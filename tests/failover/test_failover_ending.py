@@ -8,14 +8,12 @@ import pickle
 import pytest
 from master_parts import context_of, launch_of, nodes, plan_on, small_job
 
-from dlrl_core.context import EndingRecord, JobContext, JobState
-from dlrl_core.diagnosis import Finding, FindingKind
-from dlrl_core.errors import JobError
-from dlrl_core.failover import FailoverDecision, FailoverScope
+from dlrl_core.context import JobContext, JobEnding, JobState
+from dlrl_core.errors import JobError, RemoteCause
+from dlrl_core.failover import WorkloadGone
 from dlrl_core.master import ending as ending_module
-from dlrl_core.master.ending import ending_record, tear_down, written_ending
-from dlrl_core.master.launch import JobEnding
-from dlrl_core.master.recovery import Recovery, write_recovery
+from dlrl_core.master.control_loop import ControlLoop
+from dlrl_core.master.ending import tear_down, written_ending
 
 RESULT = pickle.dumps({"reward": 0.5})
 
@@ -40,11 +38,11 @@ def context(tmp_path, launch) -> JobContext:
         ({"state": JobState.STOPPING, "why": "enough"}, JobEnding(state="stopped", why="enough")),
         ({"state": JobState.FAILED, "why": "it broke"}, JobEnding(state="failed", why="it broke")),
         (
-            {"ending": ending_record(JobEnding(state="finished", why=None, result=RESULT))},
+            {"ending": JobEnding(state="finished", result=RESULT).kept()},
             JobEnding(state="finished", why=None, result=RESULT),
         ),
         (
-            {"state": JobState.STOPPING, "why": "enough", "ending": EndingRecord(state=JobState.FINISHED)},
+            {"state": JobState.STOPPING, "why": "enough", "ending": JobEnding(state=JobState.FINISHED)},
             JobEnding(state="finished", why=None),
         ),
     ],
@@ -54,17 +52,30 @@ def test_a_successor_tells_the_ending_that_is_written(tmp_path, launch, fields, 
 
 
 def test_a_result_too_large_for_the_record_is_not_kept():
-    assert ending_record(JobEnding(state="finished", why=None, result=b"0" * 1024 * 1024)).result is not None
-    assert ending_record(JobEnding(state="finished", why=None, result=b"0" * (1024 * 1024 + 1))).result is None
+    assert JobEnding(state="finished", result=b"0" * 1024 * 1024).kept().result is not None
+    assert JobEnding(state="finished", result=b"0" * (1024 * 1024 + 1)).kept().result is None
 
 
-def test_a_decision_to_stop_is_written_with_the_ending_in_one_commit(context):
-    finding = Finding(kind=FindingKind.PROCESS_DIED, subject="actor-0", message="workload 'actor-0' died")
+def test_of_a_cause_the_redacted_text_is_kept_and_no_pickle():
+    cause = RemoteCause.of(ValueError("HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123"))
+    kept = JobEnding(state="failed", why="it broke", cause=cause).kept().cause
+    assert (kept.type_name, kept.pickled) == ("ValueError", None)
+    assert "hf_abcdef" not in kept.message + kept.traceback
+
+
+def test_a_decision_to_stop_is_written_with_the_ending_in_one_commit(tmp_path):
+    spec = small_job(role={"failover": "stop"})
+    launch = launch_of(spec, plan_on(spec, nodes("a")))
+    context = context_of(tmp_path, launch)
     version = context.version
-    decision = FailoverDecision(scope=FailoverScope.STOP, finding=finding, reason="that is what it declares")
-    write_recovery(decision, Recovery(names=frozenset()), context)
+
+    async def run() -> JobEnding | None:
+        return await ControlLoop(launch, context)._handle(WorkloadGone(name="actor-0", reason="SIGKILL"))
+
+    ending = asyncio.run(run())
     assert context.version == version + 1
-    assert written_ending(context.record) == JobEnding(state="failed", why="workload 'actor-0' died")
+    why = "workload 'actor-0' died during 'construct': SIGKILL"
+    assert written_ending(context.record) == ending == JobEnding(state="failed", why=why)
 
 
 async def ended_in_order(launch, context, monkeypatch, *, ending: JobEnding) -> list[str]:
@@ -96,7 +107,7 @@ def test_the_ending_is_written_first_and_durable_state_goes_last(launch, context
 
 
 def test_the_durable_state_of_a_job_that_finished_under_an_earlier_master_goes_too(tmp_path, launch, monkeypatch):
-    context = context_of(tmp_path, launch, state=JobState.FINISHED, ending=EndingRecord(state=JobState.FINISHED))
+    context = context_of(tmp_path, launch, state=JobState.FINISHED, ending=JobEnding(state=JobState.FINISHED))
     done = asyncio.run(
         ended_in_order(launch, context, monkeypatch, ending=JobEnding(state="finished", why=None, result=None))
     )

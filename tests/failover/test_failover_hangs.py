@@ -1,4 +1,4 @@
-"""Who hangs: judged by its reports, or by their absence, and ended as the process that was judged."""
+"""Which processes hang: judged by their reports, or by their absence, and restarted like any other failure."""
 
 from __future__ import annotations
 
@@ -6,59 +6,48 @@ import asyncio
 import time
 
 import pytest
-from checks import wait_until
 from master_parts import Call, context_of, launch_of, nodes, plan_on, small_job
 
-from dlrl_core.context import WorkloadReport, WorkloadState
-from dlrl_core.master import hangs
-from dlrl_core.master.hangs import HangWatch
+from dlrl_core.context import FindingKind, WorkloadReport, WorkloadState
+from dlrl_core.failover import WorkloadHangs
+from dlrl_core.failover.detectors import JobLook, find_hangs
+from dlrl_core.master import control_loop
+from dlrl_core.master.control_loop import ControlLoop
 
 NOW = time.time()
+SPEC = small_job(role={"hang_limit": 10.0})
 
 
 class HostStandIn:
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, stacks: str) -> None:
+        self._text = stacks
         self.stacks = Call(self._stacks)
 
     async def _stacks(self) -> str:
-        return "its stacks"
-
-
-class CrewStandIn:
-    def __init__(self) -> None:
-        self.hosts = {"actor-0": HostStandIn("first")}
-
-    def host_of(self, name: str):
-        return self.hosts.get(name)
+        return self._text
 
 
 @pytest.fixture
-def context(tmp_path):
-    spec = small_job(role={"hang_s": 10.0})
-    context = context_of(tmp_path, launch_of(spec, plan_on(spec, nodes("a"))))
+def launch():
+    return launch_of(SPEC, plan_on(SPEC, nodes("a")))
+
+
+@pytest.fixture
+def context(tmp_path, launch):
+    context = context_of(tmp_path, launch)
     with context.change() as change:
         change.workload("actor-0", state=WorkloadState.READY, pid=7, actor_id="first", since=NOW - 100)
     return context
 
 
-@pytest.fixture
-def killed(monkeypatch) -> list[str]:
-    killed: list[str] = []
-    monkeypatch.setattr(hangs, "kill", lambda host: killed.append(host.name))
-    monkeypatch.setattr(hangs, "_LOOK_S", 0.01)
-    return killed
-
-
-def watch_of(context, crew=None, *, since: float = NOW - 100) -> HangWatch:
-    watch = HangWatch(small_job(role={"hang_s": 10.0}), crew or CrewStandIn(), context)
-    watch._since = since
-    return watch
-
-
 def report(**fields) -> WorkloadReport:
     defaults = {"name": "actor-0", "role": "actor", "rank": 0, "incarnation": 0, "state": WorkloadState.READY}
     return WorkloadReport(**{**defaults, "memory_bytes": 0, "node_id": "a", "pid": 7, "sent_at": NOW, **fields})
+
+
+def look_at(context, said: WorkloadReport | None, *, since: float = NOW - 100) -> JobLook:
+    reports = {said.name: said} if said else {}
+    return JobLook(now=NOW, since=since, spec=SPEC, workloads=context.workloads, reports=reports)
 
 
 @pytest.mark.parametrize(
@@ -74,61 +63,99 @@ def report(**fields) -> WorkloadReport:
     ],
 )
 def test_silence_counts_from_the_last_report_or_from_when_there_should_have_been_one(context, said, ago, reason):
-    assert watch_of(context, since=NOW - ago).judged(context.workloads["actor-0"], said, NOW) == reason
+    found = list(find_hangs(look_at(context, said, since=NOW - ago)))
+    assert found == ([] if reason is None else [WorkloadHangs(name="actor-0", reason=reason, actor_id="first")])
 
 
-def test_who_is_being_constructed_is_not_judged(context):
+def test_a_workload_that_is_being_constructed_is_not_judged(context):
     with context.change() as change:
         change.workload("actor-0", state=WorkloadState.STARTING, since=NOW - 100)
-    assert watch_of(context).judged(context.workloads["actor-0"], None, NOW) is None
+    assert list(find_hangs(look_at(context, None))) == []
 
 
-async def watched(watch: HangWatch, reports: dict, until) -> None:
-    task = asyncio.ensure_future(watch.watch(reports))
-    await asyncio.to_thread(wait_until, until, "the watch did it", 10)
-    task.cancel()
+def test_a_role_without_a_limit_is_not_judged(context):
+    look = look_at(context, report(call="add", call_since=NOW - 9_000))
+    free = JobLook(now=NOW, since=NOW, spec=small_job(), workloads=look.workloads, reports=look.reports)
+    assert list(find_hangs(free)) == []
 
 
-def test_a_workload_that_hangs_again_after_a_restart_for_another_reason_is_ended_again(context, killed):
-    crew, reports = CrewStandIn(), {"actor-0": report(call="add", call_since=NOW - 60)}
-    watch = watch_of(context, crew)
-    asyncio.run(watched(watch, reports, lambda: killed == ["first"]))
-    with context.change() as change:
-        change.workload("actor-0", actor_id="second", pid=8, incarnation=1)
-    crew.hosts["actor-0"] = HostStandIn("second")
-    reports["actor-0"] = report(pid=8, incarnation=1, call="add", call_since=NOW - 60)
-    asyncio.run(watched(watch, reports, lambda: killed == ["first", "second"]))
-    assert watch.reason_of("second").startswith("its call 'add' has run for")
-    assert watch.reason_of("third") is None
+async def observed(loop: ControlLoop, count: int) -> list:
+    """The first observations that the detectors lead to."""
+    task = asyncio.ensure_future(loop._detect())
+    try:
+        return [await asyncio.wait_for(loop._seen.get(), 10) for _ in range(count)]
+    finally:
+        task.cancel()
 
 
-def test_a_process_that_was_replaced_while_its_stacks_were_asked_is_not_killed(context, killed):
-    class Restarted(HostStandIn):
-        async def _stacks(self) -> str:
-            with context.change() as change:
-                change.workload("actor-0", state=WorkloadState.STARTING, actor_id=None, pid=None)
-            return ""
-
-    crew = CrewStandIn()
-    crew.hosts["actor-0"] = Restarted("first")
-    reports = {"actor-0": report(call="add", call_since=NOW - 60)}
-    asyncio.run(watched(watch_of(context, crew), reports, lambda: context.workloads["actor-0"].state == "starting"))
-    assert killed == []
-    assert not [event for event in context.journal() if event.kind == "hung"]
+def hanging_loop(launch, context, monkeypatch, **fields) -> ControlLoop:
+    monkeypatch.setattr(control_loop, "_LOOK_S", 0.01)
+    loop = ControlLoop(launch, context)
+    loop.reports["actor-0"] = report(call="add", call_since=NOW - 60, **fields)
+    return loop
 
 
-def test_an_error_on_the_way_does_not_end_the_watch(context, killed, capfd):
-    class Broken(HostStandIn):
-        calls = 0
+def test_a_hang_is_observed_once_and_again_after_a_restart(launch, context, monkeypatch):
+    async def run() -> list:
+        loop = hanging_loop(launch, context, monkeypatch)
+        [first] = await observed(loop, 1)
+        assert loop._is_news(first)
+        with context.change() as change:
+            change.workload("actor-0", actor_id="second", pid=8, incarnation=1)
+        loop.reports["actor-0"] = report(pid=8, incarnation=1, call="add", call_since=NOW - 60)
+        [second] = await observed(loop, 1)
+        assert loop._seen.empty() and not loop._is_news(first)
+        return [first.actor_id, second.actor_id]
 
-        async def _stacks(self) -> str:
-            Broken.calls += 1
-            if Broken.calls == 1:
-                raise OSError("no thread to be had")
-            return "its stacks"
+    assert asyncio.run(run()) == ["first", "second"]
 
-    crew = CrewStandIn()
-    crew.hosts["actor-0"] = Broken("first")
-    reports = {"actor-0": report(call="add", call_since=NOW - 60)}
-    asyncio.run(watched(watch_of(context, crew), reports, lambda: killed == ["first"]))
-    assert "workload 'actor-0' could not be judged: OSError: no thread to be had" in capfd.readouterr().err
+
+def test_a_hang_is_an_incident_with_the_stacks_of_the_process(launch, context, monkeypatch):
+    async def run() -> None:
+        loop = hanging_loop(launch, context, monkeypatch)
+        loop._workloads._hosts["actor-0"] = HostStandIn("its stacks")
+        attempted: list[frozenset[str]] = []
+
+        async def attempt(names: frozenset[str], **_: bool) -> None:
+            attempted.append(names)
+
+        loop._attempt = attempt  # the processes themselves are Ray's
+        [seen] = await observed(loop, 1)
+        assert await loop._handle(seen) is None
+        assert attempted == [frozenset({"actor-0", "actor-1"})]
+
+    asyncio.run(run())
+    [incident] = context.record.incidents
+    assert (incident.kind, incident.subject, incident.stacks) == (FindingKind.HUNG, "actor-0", "its stacks")
+    assert incident.message.startswith("workload 'actor-0' hangs: its call 'add' has run for 6")
+    assert context.workloads["actor-0"].state is WorkloadState.STARTING
+
+
+def test_a_process_that_was_replaced_after_it_was_judged_is_left_alone(launch, context, monkeypatch):
+    async def run() -> None:
+        loop = hanging_loop(launch, context, monkeypatch)
+        [seen] = await observed(loop, 1)
+        with context.change() as change:
+            change.workload("actor-0", state=WorkloadState.STARTING, actor_id=None, pid=None)
+        assert await loop._handle(seen) is None
+
+    asyncio.run(run())
+    assert context.record.incidents == ()
+
+
+def test_a_detector_that_fails_does_not_end_the_watch(launch, context, monkeypatch, capfd):
+    calls = []
+
+    def broken_first(look):
+        calls.append(look)
+        if len(calls) == 1:
+            raise OSError("no thread to be had")
+        return find_hangs(look)
+
+    monkeypatch.setattr(control_loop, "find_hangs", broken_first)
+
+    async def run() -> list:
+        return await observed(hanging_loop(launch, context, monkeypatch), 1)
+
+    assert [one.name for one in asyncio.run(run())] == ["actor-0"]
+    assert "dlrl: a detector failed: OSError: no thread to be had" in capfd.readouterr().err

@@ -7,14 +7,14 @@ import asyncio
 import pytest
 from master_parts import context_of, launch_of, nodes, plan_on, small_job
 
-from dlrl_core.context import RestartRecord
-from dlrl_core.diagnosis import CallLost, TrainerRaised, WorkloadGone, diagnose
+from dlrl_core.context import Incident
+from dlrl_core.context.trainer_outcome import TrainerOutcome
 from dlrl_core.errors import ReservationError
-from dlrl_core.failover import FailoverScope
+from dlrl_core.failover import CallLost, WorkloadGone, WorkloadHangs
 from dlrl_core.master import node_moves
-from dlrl_core.master.job_manager import JobManager
+from dlrl_core.master.control_loop import ControlLoop
 from dlrl_core.master.node_moves import NodeMoves
-from dlrl_core.master.placing import Placing
+from dlrl_core.master.plan_and_reservation import PlanAndReservation
 from dlrl_core.plan import ExecutionPlan
 from dlrl_core.spec.job_spec import RestartBudget
 
@@ -51,16 +51,28 @@ class ReservationsStandIn:
         return
 
 
+def death_on_a(number: int) -> Incident:
+    return Incident(
+        number=number,
+        kind="process_died",
+        subject="actor-0",
+        message="it died",
+        scope="job",
+        reason="declared",
+        explanation="so it is",
+        node_id="a",
+    )
+
+
 @pytest.fixture
 def moves_of(tmp_path, monkeypatch):
     """Moves of a job whose two actors were planned on node 'a'."""
 
     def make(stand_in: ReservationsStandIn, *, deaths: int = 0):
-        spec = small_job(budget=RestartBudget(node=3))
+        spec = small_job(restart_budget=RestartBudget(node=3))
         launch = launch_of(spec, plan_on(spec, nodes("a")))
-        restarts = [RestartRecord(scope=FailoverScope.JOB, subject="actor-0", node_id="a") for _ in range(deaths)]
-        context = context_of(tmp_path, launch, restarts=restarts)
-        placing = Placing(launch, spec, context)
+        context = context_of(tmp_path, launch, incidents=[death_on_a(number) for number in range(1, deaths + 1)])
+        placing = PlanAndReservation(launch, spec, context)
         placing._plan = ExecutionPlan.from_json(launch.plan_json or "")
         for name in ("ask_for_move", "is_granted", "release_group", "release_spare"):
             monkeypatch.setattr(node_moves.reservation, name, getattr(stand_in, name))
@@ -141,16 +153,17 @@ def test_a_lost_node_without_a_substitute_is_waited_for_in_sight_and_then_the_jo
 
 
 @pytest.mark.parametrize(
-    ("seen", "is_alive", "node"),
+    ("seen", "node"),
     [
-        (WorkloadGone(name="actor-0", reason="SIGKILL", call=None, step=1), True, "a"),
-        (TrainerRaised(why="it died", cause=None, failed_workload="actor-0", is_death=True, step=1), False, "a"),
-        (TrainerRaised(why="it died", cause=None, failed_workload="actor-0", is_death=True, step=1), True, None),
-        (TrainerRaised(why="bad data", cause=None, failed_workload="actor-0", is_death=False, step=1), False, None),
-        (CallLost(name="actor-0", method="charge", step=1), False, None),
+        (WorkloadGone(name="actor-0", reason="SIGKILL"), "a"),
+        (WorkloadHangs(name="actor-0", reason="its call has run for 60 s", actor_id=""), "a"),
+        (TrainerOutcome(is_success=False, why="it died", is_death=True), None),
+        (TrainerOutcome(is_success=False, why="bad data", failed_workload="actor-0"), None),
+        (CallLost(name="actor-0", method="charge"), None),
     ],
 )
-def test_only_deaths_of_processes_count_against_a_node_and_each_counts_once(tmp_path, seen, is_alive, node):
+def test_only_deaths_of_processes_count_against_a_node_and_each_counts_once(tmp_path, seen, node):
+    """A death that the trainer met is seen by the watch on that process too, and counts there."""
     spec = small_job()
     launch = launch_of(spec, plan_on(spec, nodes("a")))
     context = context_of(tmp_path, launch)
@@ -158,12 +171,7 @@ def test_only_deaths_of_processes_count_against_a_node_and_each_counts_once(tmp_
         change.workload("actor-0", node_id="a")
 
     async def run() -> str | None:
-        manager = JobManager(launch, context)
-
-        async def answers(_name: str) -> bool:
-            return is_alive
-
-        manager._crew.answers = answers
-        return await manager._node_of_death(seen, diagnose(seen))
+        incident, _, _ = ControlLoop(launch, context).decided(seen)
+        return incident.node_id
 
     assert asyncio.run(run()) == node

@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrl_core.diagnosis import Finding, FindingKind
-from dlrl_core.failover import EscalatingPolicy, FailoverScope, PastRestart, Situation
+from dlrl_core.context import FindingKind, Incident, Reason
+from dlrl_core.errors import ErrorIdentity
+from dlrl_core.failover import Finding, Situation
+from dlrl_core.failover import decide as decided
 from dlrl_core.spec.job_spec import RestartBudget
+from dlrl_core.spec.survival import FailoverScope
 
 DECLARED = {
     "actor": FailoverScope.ROLE,
@@ -20,19 +23,26 @@ DECLARED = {
 NOW = 10_000.0
 
 
+ERROR = ErrorIdentity(type_name="ValueError", role="actor", method="update")
+
+
 def finding(subject: str, kind: FindingKind = FindingKind.PROCESS_DIED) -> Finding:
-    return Finding(kind=kind, subject=subject, message=f"{subject} is in trouble")
+    return Finding(kind=kind, subject=subject, message=f"{subject} is in trouble", step=7, error=ERROR)
+
+
+def incident(subject: str, scope: str, ago: float, kind: str = "process_died", **more) -> Incident:
+    fields = {"number": 1, "at": NOW - ago, "kind": kind, "subject": subject, "message": "it happened", "scope": scope}
+    return Incident(**fields, reason="declared", explanation="so it is", **more)
 
 
 def situation(*past: tuple[str, str, float], **more) -> Situation:
     """`past`: subject, scope and how many seconds ago."""
     defaults = {"declared": DECLARED, "budget": RestartBudget(), "now": NOW, "has_commit": True}
-    restarts = [PastRestart(at=NOW - ago, scope=FailoverScope(scope), subject=subject) for subject, scope, ago in past]
-    return Situation(**{**defaults, "past": restarts, **more})
+    return Situation(**{**defaults, "incidents": [incident(*one) for one in past], **more})
 
 
 def decide(subject: str, seen: Situation, kind: FindingKind = FindingKind.PROCESS_DIED):
-    return EscalatingPolicy().decide(finding(subject, kind), seen)
+    return decided(finding(subject, kind), seen)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +64,8 @@ def test_the_first_death_restarts_what_the_role_declares(subject, scope):
 def test_without_a_commit_there_is_nothing_to_go_back_to_but_the_start(subject):
     decision = decide(subject, situation(has_commit=False))
     assert decision.scope == "job"
-    assert "nothing was committed yet" in decision.reason
+    assert decision.reason is Reason.NO_COMMIT
+    assert "nothing was committed yet" in decision.explanation
 
 
 def test_a_workload_with_state_goes_back_to_a_commit_too():
@@ -78,7 +89,8 @@ def test_what_dies_too_often_takes_more_with_it_and_at_last_stops_the_job():
     most = [*more, *[("rollout-1", "job", 1.0)] * 3]
     decision = decide("rollout-1", situation(*most))
     assert decision.scope == "stop"
-    assert decision.reason == "3 restarts of scope 'job' within 3600 s are all that is allowed"
+    assert decision.reason is Reason.BUDGET_SPENT
+    assert decision.explanation == "3 restarts of scope 'job' within 3600 s are all that is allowed"
 
 
 def test_what_lies_before_the_window_is_forgotten():
@@ -94,17 +106,24 @@ def test_each_further_restart_of_the_same_process_waits_twice_as_long():
     assert waits == [0.0, 1.0, 2.0, 4.0]
 
 
+def raised_before(**changes) -> dict[str, list[Incident]]:
+    fields = {"step": 7, "error": ERROR, **changes}
+    return {"incidents": [incident("actor-0", "role", 10.0, "user_error", **fields)]}
+
+
 @pytest.mark.parametrize(
     ("more", "scope", "reason"),
     [
-        ({"has_commit": False}, "stop", "before anything was committed"),
-        ({}, "role", "for the first time"),
-        ({"repeats": True}, "stop", "the same error came at the same step again after a restart"),
+        ({"has_commit": False}, "stop", Reason.ERROR_BEFORE_COMMIT),
+        ({}, "role", Reason.FIRST_ERROR),
+        (raised_before(), "stop", Reason.SAME_ERROR_AGAIN),
+        (raised_before(step=6), "role", Reason.FIRST_ERROR),
+        (raised_before(error=None), "role", Reason.FIRST_ERROR),
     ],
 )
 def test_an_error_of_user_code_is_given_one_more_chance_from_a_commit(more, scope, reason):
     decision = decide("actor-1", situation(**more), FindingKind.USER_ERROR)
-    assert (str(decision.scope), reason in decision.reason) == (scope, True)
+    assert (str(decision.scope), decision.reason) == (scope, reason)
 
 
 @given(

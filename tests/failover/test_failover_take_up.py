@@ -9,8 +9,8 @@ from master_parts import Call, launch_of, nodes, plan_on, small_job
 
 from dlrl_core.context import JobContext, SqliteStore
 from dlrl_core.errors import StoreError, StoreUnavailableError
-from dlrl_core.master import take_up as take_up_module
-from dlrl_core.master.take_up import take_up, until_taken_up
+from dlrl_core.master import load_or_create as load_module
+from dlrl_core.master.load_or_create import load_or_create, until_loaded
 
 
 class TrainerStandIn:
@@ -31,8 +31,8 @@ def store(tmp_path):
 
 
 def there_are(monkeypatch, processes: dict[str, object]) -> None:
-    monkeypatch.setattr(take_up_module, "processes_of", lambda _job: processes)
-    monkeypatch.setattr(take_up_module.ray, "get", lambda answer, timeout: answer)
+    monkeypatch.setattr(load_module, "processes_of", lambda _job: processes)
+    monkeypatch.setattr(load_module.ray, "get", lambda answer, timeout: answer)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_successor_without_a_record_refuses_a_job_that_is_under_way_and_writes
 ):
     there_are(monkeypatch, processes)
     with pytest.raises(StoreError, match="is under way, and the store .* has no record of its run 'run'"):
-        take_up(store, launch, "address", is_successor=True)
+        load_or_create(store, launch, "address", is_successor=True)
     with SqliteStore(store.path) as again:
         assert again.load("small") is None
 
@@ -51,17 +51,17 @@ def test_a_successor_without_a_record_refuses_a_job_that_is_under_way_and_writes
 @pytest.mark.parametrize("processes", [{}, {"trainer": TrainerStandIn(is_running=False), "actor-0": None}])
 def test_a_successor_of_a_master_that_died_before_it_wrote_begins_the_job(launch, store, monkeypatch, processes):
     there_are(monkeypatch, processes)
-    assert take_up(store, launch, "address", is_successor=True).record.master_incarnation == 1
+    assert load_or_create(store, launch, "address", is_successor=True).record.master_incarnation == 1
 
 
 def test_a_successor_goes_on_with_the_record(launch, store):
-    take_up(store, launch, "address")
-    take_up(store, launch, "address", is_successor=True)
+    load_or_create(store, launch, "address")
+    load_or_create(store, launch, "address", is_successor=True)
     assert JobContext.load(store, "small").record.master_incarnation == 2
 
 
 def test_it_asks_again_until_the_store_is_back(monkeypatch):
-    monkeypatch.setattr(take_up_module, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(load_module, "_FIRST_PAUSE_S", 0.01)
     left = [StoreUnavailableError("away"), StoreError("no record"), None]
     said: list[str] = []
 
@@ -70,7 +70,7 @@ def test_it_asks_again_until_the_store_is_back(monkeypatch):
             raise error
 
     async def run() -> bool:
-        return await until_taken_up(
+        return await until_loaded(
             attempt, job="small", stop=asyncio.Event(), on_failure=lambda error: said.append(str(error))
         )
 
@@ -86,6 +86,6 @@ def test_a_stop_ends_the_asking():
 
     async def run() -> bool:
         stop = asyncio.Event()
-        return await until_taken_up(attempt, job="small", stop=stop, on_failure=lambda _error: stop.set())
+        return await until_loaded(attempt, job="small", stop=stop, on_failure=lambda _error: stop.set())
 
     assert not asyncio.run(run())

@@ -70,10 +70,11 @@ def test_a_death_restarts_what_is_declared_and_nobody_else(expected, victim, res
     result = handle.wait(timeout=90)
     assert result.value == expected
     assert changed(before, processes(handle)) == restarted
-    journal = context_of("exact").journal()
-    assert [event.data["scope"] for event in journal if event.kind == "decision"] == [scope]
-    assert any(event.kind == "chaos" for event in journal)
-    assert context_of("exact").record.epoch == (0 if scope == "workload" else 1)
+    record = context_of("exact").record
+    [incident] = record.incidents
+    assert (incident.scope, set(incident.restarts)) == (scope, restarted)
+    assert incident.chaos == f"chaos: kill of '{victim}' now" and incident.ready_at is not None
+    assert record.epoch == (0 if scope == "workload" else 1)
 
 
 @pytest.mark.parametrize("method", ["answer", "update", "save_state"])

@@ -15,12 +15,12 @@ pytestmark = pytest.mark.usefixtures("ray_2_nodes_8_gpus")
 
 
 def job(
-    tmp_path, method: str, *, cls: str = "Committed", scope: str = "role", hang_s: float | None = None, **config
+    tmp_path, method: str, *, cls: str = "Committed", scope: str = "role", hang_limit: float | None = None, **config
 ) -> RLJob:
     files = {name: str(tmp_path / name) for name in ("mark", "log", "ledger")}
     builder = RLJobBuilder().device_per_node(2).config({**files, "method": method, **config}).trainer(HERE, "Steps")
     builder = builder.actor(HERE, cls).total(2).failover(scope).allow_chaos()
-    builder = builder.hang_limit(hang_s) if hang_s else builder
+    builder = builder.hang_limit(hang_limit) if hang_limit else builder
     return builder.restart_budget(workload=2, role=2, job=2, backoff_s=0.0).build()
 
 
@@ -33,7 +33,7 @@ def log_of(tmp_path) -> list[str]:
 
 
 def scopes_of(name: str) -> list[str]:
-    return [event.data["scope"] for event in context_of(name).journal() if event.kind == "decision"]
+    return [str(one.scope) for one in context_of(name).record.incidents]
 
 
 def test_a_restarted_role_enters_fit_again_at_the_first_step_that_was_not_committed(tmp_path):
@@ -77,16 +77,17 @@ def test_a_call_that_must_not_be_replayed_leads_back_to_the_commit_instead(tmp_p
     assert log_of(tmp_path) == ["init", "fit", "fit"]
 
 
-def test_a_hung_call_is_ended_with_its_stacks_in_the_journal(tmp_path):
-    handle = job(tmp_path, "add", cls="Counter", scope="workload", hang_s=2.0, steps=40, pause_s=0.1).submit(
+def test_a_hung_call_is_ended_with_its_stacks_in_the_incident(tmp_path):
+    handle = job(tmp_path, "add", cls="Counter", scope="workload", hang_limit=2.0, steps=40, pause_s=0.1).submit(
         "hangs", blocking=False
     )
     wait_until(lambda: (handle.status().step or 0) >= 2, "two steps are done", 60)
     Chaos("hangs").inject("actor-1", "hang")
     assert handle.wait(timeout=90).value["step"] == 39
-    hung = [event for event in context_of("hangs").journal() if event.kind == "hung"]
-    assert "its call 'add' has run for" in hung[0].message and "(limit 2 s)" in hung[0].message
-    assert "suffer" in hung[0].data["stacks"]
+    [hung] = context_of("hangs").record.incidents
+    assert hung.kind == "hung" and hung.ready_at is not None
+    assert "its call 'add' has run for" in hung.message and "(limit 2 s)" in hung.message
+    assert "before_call" in hung.stacks
     assert [one.incarnation for one in context_of("hangs").workloads.values()] == [0, 1]
 
 

@@ -80,9 +80,8 @@ def test_workloads_of_a_lost_node_move_to_the_spare_and_no_durable_commit_is_los
 
 
 def died_in(job: str) -> set[str]:
-    """Who was found dead, by the journal."""
-    findings = [event for event in context_of(job).journal() if event.kind == "finding"]
-    return {event.subject for event in findings} - {"trainer"}
+    """The workloads that were found dead, by the record."""
+    return {one.subject for one in context_of(job).record.incidents} - {"trainer"}
 
 
 def test_without_a_spare_the_job_waits_in_sight_until_a_node_comes(cluster):

@@ -111,4 +111,4 @@ class Chaos:
         """For the journal; a Master that is down just now misses it."""
         master = find_actor(self._job, MASTER)
         if master is not None:
-            master.chaos_noted.remote(f"chaos: {injected}", injected.target)
+            master.chaos_noted.remote(f"chaos: {injected}", injected.target, injected.kind)

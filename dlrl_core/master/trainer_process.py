@@ -1,26 +1,27 @@
-"""Executor: the Master's side of the trainer."""
+"""TrainerProcess: the Master's side of the trainer. It starts or adopts its process and watches it."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ray.exceptions import RayTaskError
 
 from dlrl_core.context import JobContext, TrainerState
+from dlrl_core.context.trainer_outcome import TrainerOutcome
 from dlrl_core.errors import DlrlError, TrainerError
-from dlrl_core.master.crew import Crew
+from dlrl_core.failover import TrainerGone
 from dlrl_core.master.launch import MasterLaunch
-from dlrl_core.master.liveness import answer
+from dlrl_core.master.liveness import answer, replies_of
 from dlrl_core.master.process_launches import start_trainer
-from dlrl_core.master.waiting import answers_of
+from dlrl_core.master.workload_processes import WorkloadProcesses
 from dlrl_core.plan import ExecutionPlan
 from dlrl_core.scheduler.names import TRAINER
 from dlrl_core.scheduler.workload_launcher import find_actor, kill
 from dlrl_core.spec import JobSpec
 from dlrl_core.trainer.progress import ProgressReport
-from dlrl_core.trainer.trainer_host import TrainerOutcome
 from dlrl_core.workload.death_reason import GONE, death_reason
 from dlrl_core.workload.process import HostFacts, check_run
 
@@ -33,21 +34,35 @@ class TrainerDiedError(Exception):
     """The trainer's process died while it was starting."""
 
 
-class Executor:
-    """Starts the trainer's process or takes it over, lets it run, and knows what it last said."""
+class TrainerProcess:
+    """Starts the trainer's process or adopts it, lets it run, records its progress, and reports its end."""
 
-    def __init__(self, launch: MasterLaunch, spec: JobSpec, context: JobContext) -> None:
+    def __init__(
+        self,
+        launch: MasterLaunch,
+        spec: JobSpec,
+        context: JobContext,
+        *,
+        on_end: Callable[[TrainerOutcome | TrainerGone], None],
+    ) -> None:
         self._launch = launch
         self._spec = spec
         self._context = context
+        self._on_end = on_end
         self._trainer: Any = None
         self._loading: Any = None
         self._heard_at = 0.0
+        self._watching: asyncio.Task[None] | None = None
         self.edges: tuple[tuple[str, str], ...] = ()
-        """Which role's calls were seen to follow, or to take results of, which other's."""
+        """Pairs of roles: calls of the second were seen to follow the first, or to take its results."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the record says that a trainer is to be started, and none was let run since."""
+        return self._context.record.trainer.state is not TrainerState.RUNNING
 
     def start(self, plan: ExecutionPlan) -> Any:
-        """The trainer's process is on its way: let it import its class, beside the workloads."""
+        """Start the process; it imports its class while the workloads start."""
         incarnation = self._context.record.trainer.incarnation
         self._heard_at = 0.0  # another process, maybe with another clock
         self._trainer = start_trainer(self._launch, self._spec, plan, incarnation)
@@ -55,7 +70,8 @@ class Executor:
         return self._trainer
 
     async def end(self) -> None:
-        """End the trainer's process, if there is one, and wait until its name can be used again."""
+        """Kill the process, if there is one, and wait until its name can be used again."""
+        self.stop_watching()
         deadline = time.monotonic() + _NAME_FREE_S
         while (trainer := find_actor(self._launch.job, TRAINER)) is not None:
             kill(trainer)
@@ -64,25 +80,25 @@ class Executor:
             await asyncio.sleep(0.02)
 
     async def is_adopted(self, trainer: Any) -> bool:
-        """Take a trainer that an earlier Master let run; False if there is none, or it was never let run."""
-        if trainer is None or self._context.record.trainer.state is not TrainerState.RUNNING:
+        """Take over a trainer that an earlier Master let run; False if there is none, or it was never let run."""
+        if trainer is None or self.is_due:
             return False
         self._trainer = trainer
         try:
-            answers = await answers_of(
+            replies = await replies_of(
                 {"trainer": trainer.facts.remote(), "trainer's state": trainer.is_running.remote()},
                 doing="answer its new master",
                 timeout_s=_ADOPT_S,
             )
         except GONE:
             return False
-        check_run(answers["trainer"], self._launch.run_id)
-        return bool(answers["trainer's state"])
+        check_run(replies["trainer"], self._launch.run_id)
+        return bool(replies["trainer's state"])
 
     async def loaded(self, timeout_s: float) -> None:
         """Wait until the trainer can run; raises TrainerError if its class can't be imported."""
         try:
-            facts = await answers_of(
+            facts = await replies_of(
                 {"trainer": self._trainer.facts.remote(), "trainer's import": self._loading},
                 doing="start",
                 timeout_s=timeout_s,
@@ -94,24 +110,50 @@ class Executor:
         fact: HostFacts = facts["trainer"]
         check_run(fact, self._launch.run_id)
         with self._context.change() as change:
-            change.trainer(state="ready", node_id=fact.node_id, pid=fact.pid, actor_id=fact.actor_id)
+            change.trainer(state=TrainerState.READY, node_id=fact.node_id, pid=fact.pid, actor_id=fact.actor_id)
 
-    def run(self, crew: Crew) -> None:
+    def run(self, workloads: WorkloadProcesses) -> None:
         """Let it train, from the last commit on."""
         with self._context.change() as change:
-            change.trainer(state="running")
+            change.trainer(state=TrainerState.RUNNING)
         record = self._context.record
-        self._trainer.run.remote(crew.master, crew.handles(), crew.tables, record.epoch, record.progress.commit_json)
+        self._trainer.run.remote(
+            workloads.master, workloads.handles(), workloads.tables, record.epoch, record.progress.commit_json
+        )
+        self.watch()
 
-    async def outcome(self) -> TrainerOutcome:
-        """How the trainer ended; raises Ray's actor error if its process is gone."""
-        outcome: TrainerOutcome = await self._trainer.outcome.remote()
-        if outcome.progress is not None:
-            self.heard(outcome.progress)
-        return outcome
+    # ---- watching
 
-    def heard(self, report: ProgressReport) -> None:
-        """Keep what the trainer says of its progress. What was said before the last word may come after it."""
+    def watch(self) -> None:
+        """Keep one call pending on the process: its result, or its failure, is the trainer's end."""
+        self._watching = asyncio.ensure_future(self._watched(self._context.record.trainer.incarnation))
+
+    def stop_watching(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+
+    def report_gone(self, reason: str, incarnation: int | None = None) -> None:
+        """The process is gone: the one of the record, unless another one is named."""
+        gone = self._context.record.trainer.incarnation if incarnation is None else incarnation
+        self._on_end(TrainerGone(reason=reason, incarnation=gone))
+
+    async def _watched(self, incarnation: int) -> None:
+        try:
+            outcome: TrainerOutcome = await self._trainer.outcome.remote()
+            if outcome.progress is not None:
+                self.record_progress(outcome.progress)
+            self._on_end(outcome)
+            return
+        except GONE as error:
+            reason = death_reason(error)
+        except Exception as error:  # noqa: BLE001 - a watch that ends without an observation would let the job hang
+            reason = f"it can no longer be watched: {type(error).__name__}: {error}"
+        self.report_gone(reason, incarnation)
+
+    # ---- progress
+
+    def record_progress(self, report: ProgressReport) -> None:
+        """Write what the trainer reports. A report that was sent before the last one is dropped."""
         if report.sent_at < self._heard_at:
             return
         self._heard_at = report.sent_at
@@ -135,6 +177,6 @@ class Executor:
             call, report = await asyncio.wait_for(answer(self._trainer.look.remote()), _ASK_S)
         except (TimeoutError, RayTaskError, *GONE):
             return None
-        self.heard(report)
+        self.record_progress(report)
         role, _, method = (call or "").partition(".")
         return method if method and name.rpartition("-")[0] == role else None

@@ -1,8 +1,8 @@
-"""Placing: how a job gets its place on the cluster, and keeps it over the death of a Master.
+"""PlanAndReservation: the plan that a job follows, and what the cluster reserves for it.
 
 The driver plans and asks first, so that nothing waits for the Master. If the cluster does not grant that, or had
-no room from the start, the Master plans again on what is free, until there is a place or the time is over. All the
-while the job's record says what is missing.
+no room from the start, the Master plans again on what is free, until a reservation is granted or the time is over.
+Meanwhile the job's record says which resources are missing.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from dlrl_core.scheduler.reservation import Reservation
 from dlrl_core.spec import JobSpec
 
 _GRANT_S = 3.0
-"""What is free is granted at once. After this, somebody else was faster."""
+"""What is free is granted at once; if it is not granted after this time, another job was faster."""
 _LOOK_AGAIN_S = 0.5
 _NAMES_FREE_S = 10.0
 
 
-class Placing:
-    """The plan that the job follows, and what is reserved for it."""
+class PlanAndReservation:
+    """The plan that the job follows, and what is reserved for it. Both survive the death of a Master."""
 
     def __init__(self, launch: MasterLaunch, spec: JobSpec, context: JobContext) -> None:
         self._launch = launch
@@ -50,8 +50,8 @@ class Placing:
             return self._reservation.seats, workload.bundle
         return self.moves[workload.node], self.plan.bundles_on(workload.node).index(workload.bundle)
 
-    def take_up(self) -> None:
-        """Follow the plan that is written down; what was asked for with it stands, or is asked for again."""
+    def load(self) -> None:
+        """Follow the plan of the record; its reservation is taken as it is, or asked for again."""
         record = self._context.record
         assert record.plan_json is not None
         self._plan = ExecutionPlan.from_json(record.plan_json)
@@ -73,11 +73,11 @@ class Placing:
         """Job, run and plan, by which what was asked for is named."""
         return self._launch.job, self._launch.run_id, self._context.record.plan_number
 
-    async def settle(self) -> None:
-        """Come to a plan whose reservation is granted. Raises ReservationError with what is missing after the limit."""
+    async def reserve(self) -> None:
+        """Make a plan whose reservation is granted. Raises ReservationError with what is missing after the limit."""
         deadline = time.monotonic() + self._launch.limits.reserve_s
         if self._context.record.plan_json is not None:
-            self.take_up()
+            self.load()
             if await self._is_granted(deadline):
                 return
         while not await self._is_placed(deadline):
@@ -90,26 +90,26 @@ class Placing:
         try:
             plan = await asyncio.to_thread(lambda: make_plan(self._spec, view_cluster()))
         except PlanError as error:
-            self.say_waiting(f"{error}{await asyncio.to_thread(self._holders)}")
+            self.record_waiting(f"{error}{await asyncio.to_thread(self._holders)}")
             return False
         self._write(plan)
-        self.take_up()
+        self.load()
         return await self._is_granted(deadline)
 
     async def _is_granted(self, deadline: float) -> bool:
         assert self._reservation is not None
         patience = min(_GRANT_S, max(_LOOK_AGAIN_S, deadline - time.monotonic()))
         if await reservation.granted(self._reservation, patience):
-            self.say_waiting(None)
+            self.record_waiting(None)
             return True
         nodes = ", ".join(node.shown for node in self.plan.nodes[:8])
-        self.say_waiting(f"what the plan needs on {nodes} is not granted{await asyncio.to_thread(self._holders)}")
+        self.record_waiting(f"what the plan needs on {nodes} is not granted{await asyncio.to_thread(self._holders)}")
         reservation.release(self._reservation)
         await self._end_processes()
         return False
 
     async def _end_processes(self) -> None:
-        """The driver may have asked for processes in what was not granted. Their names must be free again."""
+        """End processes that the driver asked for in what was not granted, so that their names are free again."""
         job = self._launch.job
         workload_launcher.kill_all(job)
         deadline = time.monotonic() + _NAMES_FREE_S
@@ -117,7 +117,7 @@ class Placing:
             await asyncio.sleep(0.05)
 
     def _write(self, plan: ExecutionPlan) -> None:
-        """Written before it is asked for: a Master that comes after us finds what we asked for by its number."""
+        """Write the plan before its reservation is asked for: a later Master finds the reservation by its number."""
         old, new = self._context.workloads, workload_records(plan)
         with self._context.change() as change:
             change.job(plan_json=plan.to_json(), plan_number=self._context.record.plan_number + 1)
@@ -131,8 +131,8 @@ class Placing:
         names = ", ".join(f"'{job}'" for job in others)
         return f"; other jobs hold resources: {names}" if others else ""
 
-    def say_waiting(self, what: str | None) -> None:
-        """Have the record say which resources are missing; None: none are."""
+    def record_waiting(self, what: str | None) -> None:
+        """Write to the record which resources are missing; None: none are."""
         if what == self._context.record.waiting_for:
             return
         with self._context.change() as change:
@@ -141,17 +141,17 @@ class Placing:
                 change.event("waiting", f"waiting for resources: {what}", subject="job")
 
     def overdue(self) -> str:
-        """What is missing, and that it was waited for long enough."""
+        """The sentence for a reservation that was not granted in time, with what is missing."""
         limit = f"job '{self._launch.job}' was not granted its reservation within {self._launch.limits.reserve_s:g} s"
         return f"{limit}: {self._context.record.waiting_for}"
 
     def follow_moved(self, plan: ExecutionPlan) -> None:
-        """The same plan with another node in the place of one; written before it is asked for, as any plan."""
+        """Follow the same plan with one node replaced; written before it is asked for, as any plan."""
         with self._context.change() as change:
             change.job(plan_json=plan.to_json())
         self._plan = plan
 
-    def is_settled(self) -> bool:
+    def is_reserved(self) -> bool:
         """Whether an earlier Master had the reservation granted."""
         return self._context.record.state not in (JobState.SUBMITTED, JobState.RESERVING)
 

@@ -1,4 +1,4 @@
-"""The crew: the workloads' processes as the Master holds them. It starts, constructs, restarts and watches them."""
+"""WorkloadProcesses: the processes of all workloads, as the Master holds them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import Any
 from ray.exceptions import RayTaskError
 
 from dlrl_core.context import JobContext, WorkloadState
-from dlrl_core.diagnosis import WorkloadGone
-from dlrl_core.errors import DlrlError, WorkloadDiedError, WorkloadStartError
+from dlrl_core.errors import DlrlError, WorkloadStartError
+from dlrl_core.failover import WorkloadGone
 from dlrl_core.master.launch import MasterLaunch
-from dlrl_core.master.liveness import answer, answers, first_gone, gone_within, quiet
-from dlrl_core.master.placing import Placing
+from dlrl_core.master.liveness import answer, answers, first_gone, gone_within, quiet, replies_of
+from dlrl_core.master.plan_and_reservation import PlanAndReservation
 from dlrl_core.master.process_launches import start_workload
-from dlrl_core.master.waiting import answers_of
 from dlrl_core.plan import ExecutionPlan
 from dlrl_core.roles import RoleType
 from dlrl_core.scheduler import workload_launcher
@@ -30,9 +29,9 @@ from dlrl_core.workload.master_handle import MasterHandle
 from dlrl_core.workload.process import HostFacts, check_run
 
 _NAME_FREE_S = 30.0
-_DEATH_HEARD_S = 2.0
-"""How long a death may be heard of after an error that it led to."""
-_LAST_WORD_S = 2.0
+_DEATH_KNOWN_S = 2.0
+"""How long after an error that a death caused the death itself may become known."""
+_LAST_CALL_S = 2.0
 _LOOK_S = 1.0
 
 Gone = Callable[[WorkloadGone], None]
@@ -42,8 +41,17 @@ class NodeLostError(Exception):
     """A node where processes are being started is gone."""
 
 
-class Crew:
-    """All workloads of the job. What it does is written to the context first."""
+class ProcessDiedError(Exception):
+    """A workload's process died while it was started, constructed or ended."""
+
+    def __init__(self, name: str, doing: str, reason: str) -> None:
+        self.name = name
+        self.reason = reason
+        super().__init__(f"workload '{name}' died during '{doing}': {reason}")
+
+
+class WorkloadProcesses:
+    """Starts, constructs, restarts and watches the processes. What it does is written to the context first."""
 
     def __init__(self, launch: MasterLaunch, spec: JobSpec, context: JobContext, *, on_gone: Gone) -> None:
         self._launch = launch
@@ -55,7 +63,7 @@ class Crew:
         self._watches: dict[str, asyncio.Task[None]] = {}
         self.tables: dict[RoleType, bytes] = {}
         self.master = MasterHandle(namespace=namespace_of(launch.job), name=MASTER)
-        self._placing: Placing | None = None
+        self._reserved: PlanAndReservation | None = None
 
     @property
     def size(self) -> int:
@@ -63,17 +71,17 @@ class Crew:
 
     @property
     def is_complete(self) -> bool:
-        """Whether each workload of the plan has a process; one that died while there was no Master has none."""
+        """Whether each workload of the plan has a process: one that died while there was no Master has none."""
         return all(one.name in self._hosts for one in self.plan.workloads)
 
-    def follow(self, placing: Placing) -> None:
-        """From now on, workloads sit where its plan says."""
-        self._placing = placing
+    def follow(self, reserved: PlanAndReservation) -> None:
+        """Start processes where this plan places them, from now on."""
+        self._reserved = reserved
 
     @property
     def plan(self) -> ExecutionPlan:
-        assert self._placing is not None
-        return self._placing.plan
+        assert self._reserved is not None
+        return self._reserved.plan
 
     def handles(self) -> list[WorkloadHandle]:
         return [
@@ -84,7 +92,7 @@ class Crew:
         ]
 
     def roll(self) -> Roll:
-        """Who is behind each name, for the trainer."""
+        """The current process of each workload, for the trainer."""
         actors = {name: (self._facts[name].actor_id, host) for name, host in self._hosts.items()}
         return Roll(epoch=self._context.record.epoch, actors=actors)
 
@@ -95,15 +103,15 @@ class Crew:
         for workload in self.plan.workloads:
             if workload.name in names:
                 incarnation = self._context.workloads[workload.name].incarnation
-                assert self._placing is not None
-                group, bundle = self._placing.seat_of(workload)
+                assert self._reserved is not None
+                group, bundle = self._reserved.seat_of(workload)
                 seated = workload._replace(bundle=bundle)
                 self._hosts[workload.name] = start_workload(self._launch, self._spec, seated, group, incarnation)
         await self._meet(names)
         await self._construct(names)
 
     async def adopt(self, found: Mapping[str, Any]) -> list[str]:
-        """Take over processes that an earlier Master had ready, as they are; returns those that are gone meanwhile."""
+        """Take over processes that an earlier Master had ready; returns the names of those that are gone."""
         records = self._context.workloads
         ready = [one.name for one in self.plan.workloads if records[one.name].state is WorkloadState.READY]
         missing = [name for name in ready if name not in found]
@@ -124,12 +132,12 @@ class Crew:
             try:
                 table = await self._hosts[name].method_table.remote()
             except GONE:
-                continue  # it has just died: its watch tells, and its next process has the table
+                continue  # it has just died: its watch reports it, and its next process has the table
             self.tables[RoleType(name.rpartition("-")[0])] = table
         return missing
 
     async def _meet(self, names: Collection[str]) -> None:
-        """Wait until all of them are up and write down where."""
+        """Wait until all of them are up, and write their nodes and devices to the record."""
         facts = await self._facts_of(names)
         for fact in facts.values():
             check_run(fact, self._launch.run_id)
@@ -148,7 +156,7 @@ class Crew:
             self._watch(name)
 
     async def _facts_of(self, names: Collection[str]) -> dict[str, HostFacts]:
-        """The facts of all of them. Raises NodeLostError if one waits for a place on a node that is gone."""
+        """The facts of all of them. Raises NodeLostError if one of their nodes is gone."""
         refs = {name: self._hosts[name].facts.remote() for name in names}
         answers = asyncio.ensure_future(self._answers(refs, "start", self._launch.limits.process_s))
         nodes = {self.plan.nodes[one.node].node_id for one in self.plan.workloads if one.name in names}
@@ -191,26 +199,26 @@ class Crew:
 
     async def _answers(self, refs: Mapping[str, Any], doing: str, timeout_s: float) -> dict[str, Any]:
         try:
-            return await answers_of(refs, doing=doing, timeout_s=timeout_s)
+            return await replies_of(refs, doing=doing, timeout_s=timeout_s)
         except RayTaskError as error:
             cause = error.cause if isinstance(error.cause, DlrlError) else error
             if isinstance(cause, WorkloadStartError):
                 await self._check_others(cause, doing)
             raise cause from None
         except GONE as error:
-            raise _died(await first_gone(refs), doing, death_reason(error)) from None
+            raise ProcessDiedError(await first_gone(refs), doing, death_reason(error)) from None
 
     async def _check_others(self, error: WorkloadStartError, doing: str) -> None:
-        """Raise WorkloadDiedError if another process of the role has died: that is why this one could not start."""
+        """Raise ProcessDiedError if another process of the role died: then that is why this one could not start."""
         others = {
             name: host
             for name, host in self._hosts.items()
             if name.rpartition("-")[0] == error.role and name != f"{error.role}-{error.rank}"
         }
-        gone = await gone_within(others, _DEATH_HEARD_S)
+        gone = await gone_within(others, _DEATH_KNOWN_S)
         if gone is not None:
             name, reason = gone
-            raise _died(name, doing, reason) from None
+            raise ProcessDiedError(name, doing, reason) from None
 
     # ---- restarting
 
@@ -220,23 +228,22 @@ class Crew:
         await self.start(names)
 
     async def _end(self, names: Collection[str]) -> None:
-        """End what lives of them, and wait until their names can be used again."""
+        """End those that live, and wait until their names can be used again."""
         job = self._launch.job
         for name in names:
             if (watch := self._watches.pop(name, None)) is not None:
                 watch.cancel()
         living = {name: actor for name in names if (actor := workload_launcher.find_actor(job, name)) is not None}
-        last_words = [asyncio.ensure_future(quiet(actor.end.remote(False))) for actor in living.values()]
-        if last_words:
-            await asyncio.wait(last_words, timeout=_LAST_WORD_S)
+        last_calls = [asyncio.ensure_future(quiet(actor.end.remote(False))) for actor in living.values()]
+        if last_calls:
+            await asyncio.wait(last_calls, timeout=_LAST_CALL_S)
         for actor in living.values():
             workload_launcher.kill(actor)
         deadline = time.monotonic() + _NAME_FREE_S
         while any(workload_launcher.find_actor(job, name) is not None for name in living):
             if time.monotonic() > deadline:
-                raise WorkloadDiedError(
-                    f"the old process of one of {sorted(living)} does not go away", role="", rank=0, method=None
-                )
+                left = next(name for name in living if workload_launcher.find_actor(job, name) is not None)
+                raise ProcessDiedError(left, "end", "its old process does not go away")
             await asyncio.sleep(0.02)
 
     # ---- watching
@@ -253,9 +260,9 @@ class Crew:
             return  # it was asked to end
         except GONE as error:
             reason = death_reason(error)
-        except Exception as error:  # noqa: BLE001 - a watch that ends in silence would let the job hang for ever
+        except Exception as error:  # noqa: BLE001 - a watch that ends without an observation would let the job hang
             reason = f"it can no longer be watched: {type(error).__name__}: {error}"
-        self._on_gone(WorkloadGone(name=name, reason=reason, call=None, step=None, actor_id=actor_id))
+        self._on_gone(WorkloadGone(name=name, reason=reason, actor_id=actor_id))
 
     def host_of(self, name: str) -> Any | None:
         """The process behind the name; None if there is none."""
@@ -269,9 +276,3 @@ class Crew:
     def stop_watching(self) -> None:
         for watch in self._watches.values():
             watch.cancel()
-
-
-def _died(name: str, doing: str, reason: str) -> WorkloadDiedError:
-    role, _, rank = name.rpartition("-")
-    message = f"workload '{name}' died during '{doing}': {reason}"
-    return WorkloadDiedError(message, role=role, rank=int(rank), method=doing)

@@ -16,7 +16,7 @@ _RESTARTS = {
 
 
 def declared_scopes(spec: JobSpec) -> dict[RoleType, FailoverScope]:
-    """What each role survives; who declares nothing takes the whole job with it."""
+    """What each role survives; a role that declares nothing takes the whole job with it."""
     return {role.role: role.failover or FailoverScope.JOB for role in spec.roles}
 
 

@@ -1,4 +1,4 @@
-"""How a Master takes up a job: a new record, or the one that its predecessor left."""
+"""The record that a Master starts from: a new one, or the one that its predecessor left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import ray
 from dlrl_core.context import JobContext, JobRecord, JobState, Store
 from dlrl_core.errors import ClusterError, DlrlError, JobExistsError, StoreError, StoreUnavailableError
 from dlrl_core.master.launch import MasterLaunch
-from dlrl_core.master.placing import workload_records
+from dlrl_core.master.plan_and_reservation import workload_records
 from dlrl_core.plan import ExecutionPlan
 from dlrl_core.scheduler.names import TRAINER
 from dlrl_core.scheduler.workload_launcher import processes_of
@@ -24,7 +24,7 @@ _LONGEST_PAUSE_S = 10.0
 """Between two looks for a record that can't be reached."""
 
 
-def take_up(store: Store, launch: MasterLaunch, address: str, *, is_successor: bool = False) -> JobContext:
+def load_or_create(store: Store, launch: MasterLaunch, address: str, *, is_successor: bool = False) -> JobContext:
     """The record of this run, this Master counted in it.
 
     Raises JobExistsError if the job lives on another cluster; StoreError if a successor finds the job under way, and
@@ -39,7 +39,7 @@ def take_up(store: Store, launch: MasterLaunch, address: str, *, is_successor: b
                     f"'{launch.run_id}'; bring the record back, or end the job with: dlrl stop {launch.job}"
                 )
             context = _new(store, launch, address)
-        with context.change(is_durable=True) as change:  # who owns the record must be in the store
+        with context.change(is_durable=True) as change:  # the store must know which Master owns the record
             change.job(master_incarnation=context.record.master_incarnation + 1)
     except DlrlError:
         store.close()
@@ -50,7 +50,7 @@ def take_up(store: Store, launch: MasterLaunch, address: str, *, is_successor: b
     return context
 
 
-async def until_taken_up(
+async def until_loaded(
     attempt: Callable[[], Awaitable[None]],
     *,
     job: str,
@@ -79,7 +79,7 @@ async def until_taken_up(
 
 
 def _is_under_way(launch: MasterLaunch) -> bool:
-    """Whether an earlier Master has let the job run. Processes that are only asked for, the driver started for us."""
+    """Whether an earlier Master let the job run. Processes alone don't tell: the driver starts them ahead."""
     processes = processes_of(launch.job)
     trainer = processes.get(TRAINER)
     if trainer is None:

@@ -1,0 +1,368 @@
+"""ControlLoop: the life of one job, from reservation to release. The only place that acts.
+
+What is seen becomes a finding, the finding a decision, the decision a recovery; all of it is written to the record as
+one incident before anything is done, so that a restarted Master goes on from what it reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+
+from dlrl_core.context import FindingKind, Incident, JobContext, JobEnding, JobState, WorkloadReport, WorkloadState
+from dlrl_core.context.trainer_outcome import TrainerOutcome
+from dlrl_core.errors import JobError, StoreConflictError
+from dlrl_core.failover import (
+    CallLost,
+    FailoverDecision,
+    Observation,
+    Recovery,
+    Situation,
+    TrainerGone,
+    WorkloadGone,
+    WorkloadHangs,
+    decide,
+    declared_scopes,
+    finding_of,
+    incident_of,
+    plan_recovery,
+)
+from dlrl_core.failover.detectors import JobLook, find_hangs
+from dlrl_core.failover.recovery import completed
+from dlrl_core.master.chaos_notes import ChaosNotes
+from dlrl_core.master.ending import failed_by, tear_down, written_ending
+from dlrl_core.master.launch import MasterLaunch
+from dlrl_core.master.liveness import stacks_of
+from dlrl_core.master.node_moves import NodeMoves
+from dlrl_core.master.plan_and_reservation import PlanAndReservation
+from dlrl_core.master.process_launches import end_all
+from dlrl_core.master.trainer_process import TrainerDiedError, TrainerProcess
+from dlrl_core.master.workload_processes import NodeLostError, ProcessDiedError, WorkloadProcesses
+from dlrl_core.scheduler import workload_launcher
+from dlrl_core.scheduler.names import TRAINER
+from dlrl_core.spec import JobSpec
+from dlrl_core.spec.survival import FailoverScope
+from dlrl_core.trainer.roster import Roll
+
+_LOOK_S = 0.5
+_LONGEST_STACKS = 20_000
+_DIED_ALONE = "it died while its master was being restarted"
+
+
+class ControlLoop:
+    """Starts everything, watches everything, restarts what broke, ends everything."""
+
+    def __init__(self, launch: MasterLaunch, context: JobContext) -> None:
+        self._launch = launch
+        self._context = context
+        self._spec = JobSpec.from_json(launch.spec_json)
+        self._reserved = PlanAndReservation(launch, self._spec, context)
+        self._moves = NodeMoves(launch, self._spec, context, self._reserved)
+        self._seen: asyncio.Queue[Observation] = asyncio.Queue()
+        self._workloads = WorkloadProcesses(launch, self._spec, context, on_gone=self._seen.put_nowait)
+        self.trainer = TrainerProcess(launch, self._spec, context, on_end=self._seen.put_nowait)
+        self.chaos = ChaosNotes(context, is_allowed=self._spec.allow_chaos)
+        self._detecting: asyncio.Task[None] | None = None
+        self._hanging: set[str] = set()
+        """Actor ids of processes that a detector judged to hang, and that wait to be handled."""
+        self._since = time.time()
+        self._is_recovering = True
+        self._changed = asyncio.Event()
+        self.reports: dict[str, WorkloadReport] = {}
+
+    # ---- the life of the job
+
+    async def run(self) -> JobEnding:
+        """From nothing, or from where an earlier Master left it, to the end of training.
+
+        Raises nothing but cancellation and StoreConflictError; `tear_down` comes after.
+        """
+        try:
+            self._detecting = asyncio.ensure_future(self._detect())
+            await self._bring_up()
+            if self._seen.empty():
+                self._become_stable()
+            return await self._handle_observations()
+        except StoreConflictError:
+            raise  # another Master owns the job now: this one must not end it
+        except Exception as error:  # noqa: BLE001 - whatever went wrong here, the job must still be torn down
+            return failed_by(error)
+
+    async def _bring_up(self) -> None:
+        """Start the job; or adopt what an earlier Master left, and complete what it had begun."""
+        if self._context.record.state is JobState.RUNNING:
+            await self._adopt()
+            return
+        if self._reserved.is_reserved():
+            self._reserved.load()
+        else:
+            self._enter(JobState.RESERVING, "reserving a place for the workloads")
+            await self._reserved.reserve()
+            workloads, nodes = len(self._reserved.plan.workloads), len(self._reserved.plan.nodes)
+            self._enter(JobState.STARTING, f"starting {workloads} workloads on {nodes} nodes, and the trainer")
+        self._workloads.follow(self._reserved)
+        is_first = all(one.incarnation == 0 for one in self._context.workloads.values())
+        await self._attempt(frozenset(self._context.workloads), is_first=is_first)
+
+    async def _adopt(self) -> None:
+        """Take over what an earlier Master let run, and go on with the restarts that it had begun."""
+        self._reserved.load()
+        self._workloads.follow(self._reserved)
+        found = workload_launcher.processes_of(self._launch.job)
+        trainer = found.pop(TRAINER, None)
+        for name in await self._workloads.adopt(found):
+            self._observe_death(name, _DIED_ALONE)
+        pending = {name for name, one in self._context.workloads.items() if one.state is not WorkloadState.READY}
+        is_trainer_there = await self.trainer.is_adopted(trainer)
+        with self._context.change() as change:
+            change.event("adopted", f"{self._workloads.size} workloads go on as they are", subject="master")
+        if is_trainer_there:
+            self.trainer.watch()
+        elif not self.trainer.is_due:
+            self.trainer.report_gone(_DIED_ALONE)
+        if pending or self.trainer.is_due:
+            await self._attempt(frozenset(pending))
+
+    # ---- observation -> finding -> decision -> recovery
+
+    async def _handle_observations(self) -> JobEnding:
+        while True:
+            seen = await self._seen.get()
+            self._is_recovering = True
+            ending = await self._handle(seen)
+            if ending is not None:
+                return ending
+            if self._seen.empty():
+                self._become_stable()
+
+    async def _handle(self, seen: Observation) -> JobEnding | None:
+        """The ending of the job, if the observation leads to it; else None, when what it broke runs again."""
+        if not self._is_news(seen):
+            return None
+        if isinstance(seen, TrainerOutcome) and seen.is_success:
+            return JobEnding(state=JobState.FINISHED, result=seen.result)
+        if isinstance(seen, WorkloadGone):
+            seen = await self._with_call(seen)
+        stacks = await self._stacks_of(seen)
+        incident, recovery, decision = self.decided(seen, stacks=stacks)
+        self._write(incident, recovery)
+        if incident.scope is FailoverScope.STOP:
+            cause = seen.cause if isinstance(seen, TrainerOutcome) else None
+            return JobEnding(state=JobState.FAILED, why=incident.message, cause=cause)
+        await asyncio.sleep(decision.wait_s)
+        await self._attempt(recovery.names)
+        return None
+
+    def decided(self, seen: Observation, *, stacks: str | None = None) -> tuple[Incident, Recovery, FailoverDecision]:
+        """The chain from an observation to its incident; nothing is written or done yet."""
+        record = self._context.record
+        finding = finding_of(seen, record.progress.step)
+        decision = decide(finding, self._situation())
+        recovery = plan_recovery(
+            finding,
+            decision.scope,
+            self._context.workloads,
+            self.trainer.edges,
+            is_trainer_over=isinstance(seen, TrainerOutcome),
+        )
+        node_id, chaos = self._node_of_death(seen), self.chaos.take(finding.subject)
+        incident = incident_of(finding, decision, recovery, record, node_id=node_id, stacks=stacks, chaos=chaos)
+        return incident, recovery, decision
+
+    def _is_news(self, seen: Observation) -> bool:
+        """Whether it is about a process that was not replaced since."""
+        if isinstance(seen, WorkloadHangs):
+            self._hanging.discard(seen.actor_id)
+        if isinstance(seen, WorkloadGone | WorkloadHangs):
+            return (self._context.workloads[seen.name].actor_id or "") == seen.actor_id
+        if isinstance(seen, TrainerGone | TrainerOutcome):
+            return self._context.record.trainer.incarnation == seen.incarnation
+        return True
+
+    async def _with_call(self, seen: WorkloadGone) -> WorkloadGone:
+        is_up = self._context.workloads[seen.name].state is WorkloadState.READY
+        call = await self.trainer.current_call(seen.name) if is_up else "construct"
+        return WorkloadGone(name=seen.name, reason=seen.reason, call=call, actor_id=seen.actor_id)
+
+    def _situation(self) -> Situation:
+        record = self._context.record
+        return Situation(
+            declared={str(role): scope for role, scope in declared_scopes(self._spec).items()},
+            stateful=frozenset(str(one.role) for one in self._context.workloads.values() if one.is_stateful),
+            budget=self._spec.restart_budget,
+            incidents=record.incidents,
+            now=time.time(),
+            has_commit=record.progress.commit_json is not None,
+        )
+
+    def _node_of_death(self, seen: Observation) -> str | None:
+        """The node on which a process died: each death counts once, as its own watch sees it, and errors don't."""
+        if not isinstance(seen, WorkloadGone | WorkloadHangs):
+            return None
+        return self._context.workloads[seen.name].node_id
+
+    async def _stacks_of(self, seen: Observation) -> str | None:
+        """Of a process that hangs, before it is ended."""
+        if not isinstance(seen, WorkloadHangs) or (host := self._workloads.host_of(seen.name)) is None:
+            return None
+        return (await stacks_of(host))[-_LONGEST_STACKS:]
+
+    def _write(self, incident: Incident, recovery: Recovery) -> None:
+        """The incident and the state of all that it restarts, in one commit, before any of it is done."""
+        record = self._context.record
+        with self._context.change() as change:
+            change.incident(incident)
+            if incident.subject in self._context.workloads and incident.kind is FindingKind.PROCESS_DIED:
+                change.workload(incident.subject, state=WorkloadState.DEAD, detail=incident.message)
+            if incident.scope is FailoverScope.STOP:
+                change.job(ending=JobEnding(state=JobState.FAILED, why=incident.message))
+                return
+            if incident.scope is FailoverScope.JOB and record.state is JobState.RUNNING:
+                change.job(state=JobState.STARTING)
+            for name in recovery.names:
+                incarnation = self._context.workloads[name].incarnation + 1
+                change.workload(name, state=WorkloadState.STARTING, incarnation=incarnation, actor_id=None, pid=None)
+            if recovery.with_trainer:
+                incarnation = record.trainer.incarnation + 1
+                change.trainer(state="starting", incarnation=incarnation, pid=None, actor_id=None)
+
+    # ---- carrying out
+
+    async def _attempt(self, names: frozenset[str], *, is_first: bool = False) -> None:
+        """Start these workloads, and the trainer if it is due; a process that dies meanwhile is an observation."""
+        try:
+            has_moved = await self._carry_out(names, is_first=is_first)
+        except ProcessDiedError as error:
+            self._observe_death(error.name, error.reason)
+        except TrainerDiedError as error:
+            self.trainer.report_gone(f"while it was starting: {error}")
+        else:
+            self._complete_incidents(has_moved=has_moved)
+
+    def _observe_death(self, name: str, reason: str) -> None:
+        actor_id = self._context.workloads[name].actor_id or ""
+        self._seen.put_nowait(WorkloadGone(name=name, reason=reason, actor_id=actor_id))
+
+    async def _carry_out(self, names: frozenset[str], *, is_first: bool) -> bool:
+        """Start the processes. Returns whether workloads were moved off a lost node."""
+        has_moved = False
+        while True:
+            if not is_first:
+                has_moved = await self._moves.replace_lost_nodes() or has_moved
+            if self.trainer.is_due:
+                await self._start_trainer(is_first=is_first)
+            try:
+                await self._start_workloads(names, is_first=is_first)
+                break
+            except NodeLostError:
+                is_first = False  # once more, on another node
+        if self.trainer.is_due and self._workloads.is_complete:  # else this is done again, for the missing ones
+            await self.trainer.loaded(self._launch.limits.construct_s)
+            if self._context.record.state is not JobState.RUNNING:
+                self._enter(JobState.RUNNING, "the trainer runs")
+            self.trainer.run(self._workloads)
+        return has_moved
+
+    async def _start_trainer(self, *, is_first: bool) -> None:
+        if not is_first:
+            await self.trainer.end()
+        self.trainer.start(self._reserved.plan)
+
+    async def _start_workloads(self, names: frozenset[str], *, is_first: bool) -> None:
+        pending = {name for name, one in self._context.workloads.items() if one.state is not WorkloadState.READY}
+        if is_first:  # existing actors were started ahead by the driver: they are used
+            await self._workloads.start(names | pending)
+        elif names | pending:
+            await self._workloads.restart(names | pending)
+
+    def _complete_incidents(self, *, has_moved: bool) -> None:
+        """Write to all open incidents that every process is ready again."""
+        if not any(one.ready_at is None for one in self._context.record.incidents) or not self._workloads.is_complete:
+            return
+        has_state = any(one.is_stateful for one in self._context.workloads.values())
+        now = time.time()
+        with self._context.change() as change:
+            for one in self._context.record.incidents:
+                if one.ready_at is None:
+                    change.incident(completed(one, now, is_state_lost=has_moved and has_state))
+
+    # ---- detectors
+
+    async def _detect(self) -> None:
+        """Look at the job again and again; what a detector finds is an observation like any other."""
+        said = None
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                self._look()
+            except Exception as error:  # noqa: BLE001 - a detector may be a plugin's; the others must go on
+                text = f"dlrl: a detector failed: {type(error).__name__}: {error}"
+                if text != said:
+                    said = text
+                    print(text, file=sys.stderr, flush=True)
+
+    def _look(self) -> None:
+        look = JobLook(
+            now=time.time(),
+            since=self._since,
+            spec=self._spec,
+            workloads=self._context.workloads,
+            reports=self.reports,
+        )
+        for found in find_hangs(look):
+            if found.actor_id not in self._hanging:
+                self._hanging.add(found.actor_id)
+                self._seen.put_nowait(found)
+
+    # ---- asked by the trainer
+
+    async def restored(self, name: str, actor_id: str) -> Roll:
+        """Wait until this process of a workload was replaced, or is confirmed alive; the current processes."""
+        while True:
+            await self._until_stable()
+            if self._context.workloads[name].actor_id != actor_id or await self._workloads.answers(name):
+                return self._workloads.roll()
+            await asyncio.sleep(0.02)  # the watch on the process is about to notice
+
+    async def stable(self) -> Roll:
+        """Wait until nothing is being restarted; the current processes."""
+        await self._until_stable()
+        return self._workloads.roll()
+
+    def escalate(self, name: str, method: str) -> None:
+        """A call was interrupted that must not be repeated: the trainer has to go back to its last commit."""
+        self._is_recovering = True
+        self._seen.put_nowait(CallLost(name=name, method=method))
+
+    async def _until_stable(self) -> None:
+        while self._is_recovering or not self._seen.empty():
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), _LOOK_S)
+            except TimeoutError:
+                if written_ending(self._context.record) is not None:
+                    raise JobError(self._launch.job, "the job is ending") from None
+
+    def _become_stable(self) -> None:
+        self._is_recovering = False
+        self._changed.set()
+
+    # ---- the end
+
+    async def tear_down(self, ending: JobEnding) -> None:
+        """Write how the job ends, then kill and release everything, whatever state it is in."""
+        self._workloads.stop_watching()
+        self.trainer.stop_watching()
+        if self._detecting is not None:
+            self._detecting.cancel()
+        await tear_down(self._launch, self._context, ending)
+
+    def end_processes(self) -> None:
+        """Kill what is left of the job's processes and release its reservation; harmless where nothing is."""
+        end_all(self._launch)
+
+    def _enter(self, state: JobState, message: str) -> None:
+        with self._context.change() as change:
+            change.job(state=state)
+            change.event("state", message, subject="job", state=str(state))
