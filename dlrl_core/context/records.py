@@ -30,11 +30,8 @@ class TrainerState(enum.StrEnum):
 
     PENDING = "pending"
     STARTING = "starting"
-    READY = "ready"
-    """Its class is imported and can run."""
     RUNNING = "running"
     """The user's code runs: construction, `init` or `fit`."""
-    DEAD = "dead"
     ENDED = "ended"
 
 

@@ -247,21 +247,18 @@ class ControlLoop:
     async def _carry_out(self, names: frozenset[str], *, is_first: bool) -> bool:
         """Start the processes. Returns whether workloads were moved off a lost node."""
         has_moved = False
+        if self.trainer.is_due:  # first: it has no place on a node, and imports its class meanwhile
+            await self._start_trainer(is_first=is_first)
         while True:
             if not is_first:
                 has_moved = await self._moves.replace_lost_nodes() or has_moved
-            if self.trainer.is_due:
-                await self._start_trainer(is_first=is_first)
             try:
                 await self._start_workloads(names, is_first=is_first)
                 break
             except NodeLostError:
                 is_first = False  # once more, on another node
         if self.trainer.is_due and self._workloads.is_complete:  # else this is done again, for the missing ones
-            await self.trainer.loaded(self._launch.limits.construct_s)
-            if self._context.record.state is not JobState.RUNNING:
-                self._enter(JobState.RUNNING, "the trainer runs")
-            self.trainer.run(self._workloads)
+            self.trainer.run(self._workloads, await self.trainer.loaded(self._launch.limits.construct_s))
         return has_moved
 
     async def _start_trainer(self, *, is_first: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ray.exceptions import RayTaskError
 
-from dlrl_core.context import JobContext, JobEnding, JobRecord, JobState, WorkloadState
+from dlrl_core.context import JobContext, JobEnding, JobRecord, JobState, TrainerState, WorkloadState
 from dlrl_core.errors import DlrlError, RemoteCause
 from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.master.liveness import quiet
@@ -63,6 +63,7 @@ def _close_record(context: JobContext, ending: JobEnding) -> None:
         for name, workload in context.workloads.items():
             if workload.state is not WorkloadState.DEAD:
                 change.workload(name, state=WorkloadState.ENDED)
+        change.trainer(state=TrainerState.ENDED)
         change.job(state=ending.state, why=ending.why)
         change.event("ended", ending.why or "the trainer returned", subject="job", state=str(ending.state))
 

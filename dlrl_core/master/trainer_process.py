@@ -9,7 +9,7 @@ from typing import Any
 
 from ray.exceptions import RayTaskError
 
-from dlrl_core.context import JobContext, TrainerState
+from dlrl_core.context import JobContext, JobState, TrainerState
 from dlrl_core.context.trainer_outcome import TrainerOutcome
 from dlrl_core.errors import DlrlError, TrainerError
 from dlrl_core.failover import TrainerGone
@@ -95,7 +95,7 @@ class TrainerProcess:
         check_run(replies["trainer"], self._launch.run_id)
         return bool(replies["trainer's state"])
 
-    async def loaded(self, timeout_s: float) -> None:
+    async def loaded(self, timeout_s: float) -> HostFacts:
         """Wait until the trainer can run; raises TrainerError if its class can't be imported."""
         try:
             facts = await replies_of(
@@ -109,13 +109,15 @@ class TrainerProcess:
             raise TrainerDiedError(death_reason(error)) from None
         fact: HostFacts = facts["trainer"]
         check_run(fact, self._launch.run_id)
-        with self._context.change() as change:
-            change.trainer(state=TrainerState.READY, node_id=fact.node_id, pid=fact.pid, actor_id=fact.actor_id)
+        return fact
 
-    def run(self, workloads: WorkloadProcesses) -> None:
-        """Let it train, from the last commit on."""
+    def run(self, workloads: WorkloadProcesses, facts: HostFacts) -> None:
+        """Let it train, from the last commit on; the job is running from then on."""
         with self._context.change() as change:
-            change.trainer(state=TrainerState.RUNNING)
+            if self._context.record.state is not JobState.RUNNING:
+                change.job(state=JobState.RUNNING)
+                change.event("state", "the trainer runs", subject="job", state=str(JobState.RUNNING))
+            change.trainer(state=TrainerState.RUNNING, node_id=facts.node_id, pid=facts.pid, actor_id=facts.actor_id)
         record = self._context.record
         self._trainer.run.remote(
             workloads.master, workloads.handles(), workloads.tables, record.epoch, record.progress.commit_json
