@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dlrl_core.context.job_state import check_transition as check_transition
     from dlrl_core.context.job_view import JobView as JobView
     from dlrl_core.context.journal import JournalEvent as JournalEvent
-    from dlrl_core.context.outage import OutageLimits as OutageLimits
+    from dlrl_core.context.write_queue import OutageLimits as OutageLimits
     from dlrl_core.context.records import EndingRecord as EndingRecord
     from dlrl_core.context.records import JobRecord as JobRecord
     from dlrl_core.context.records import ProgressRecord as ProgressRecord
@@ -44,7 +44,7 @@ _HOMES = {
     "JobState": "job_state",
     "JobView": "job_view",
     "JournalEvent": "journal",
-    "OutageLimits": "outage",
+    "OutageLimits": "write_queue",
     "ProgressRecord": "records",
     "RestartRecord": "records",
     "SqliteStore": "sqlite_store",
