@@ -79,7 +79,7 @@ def test_outages_leave_no_trace_but_their_own_words(steps: Steps) -> None:
     stored = store.load(RECORD.name)
     assert stored is not None
     assert (context.version, context.last_seq) == (stored.version, stored.last_seq)
-    assert not context.is_degraded
+    assert not context.degraded
     assert bool(store.faults_suffered) == any(faults for _, _, faults in steps)
 
 
