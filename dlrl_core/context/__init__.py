@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dlrl_core.context.job_state import check_transition as check_transition
     from dlrl_core.context.job_view import JobView as JobView
     from dlrl_core.context.journal import JournalEvent as JournalEvent
-    from dlrl_core.context.write_queue import OutageLimits as OutageLimits
     from dlrl_core.context.records import EndingRecord as EndingRecord
     from dlrl_core.context.records import JobRecord as JobRecord
     from dlrl_core.context.records import ProgressRecord as ProgressRecord
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from dlrl_core.context.store import open_store as open_store
     from dlrl_core.context.workload_report import WorkloadReport as WorkloadReport
     from dlrl_core.context.workload_report import WorkloadState as WorkloadState
+    from dlrl_core.context.write_queue import OutageLimits as OutageLimits
 
 _HOMES = {
     "Change": "job_context",
