@@ -12,7 +12,7 @@ import time
 from pydantic import BaseModel, ConfigDict, Field
 
 from dlrl_core.context.job_state import JobState
-from dlrl_core.context.shown_text import ShownText
+from dlrl_core.context.redaction import RedactedText
 from dlrl_core.context.workload_report import WorkloadState
 from dlrl_core.roles import RoleType
 from dlrl_core.spec.survival import FailoverScope
@@ -89,7 +89,7 @@ class EndingRecord(_Record):
     """How the job ends, written before anything is ended for it: who comes after can only finish that."""
 
     state: JobState
-    why: ShownText | None = None
+    why: RedactedText | None = None
     result: str | None = Field(default=None, repr=False)
     """What the trainer returned, pickled, in base64; None if it returned nothing, or too much to be kept here."""
 
@@ -105,7 +105,7 @@ class JobRecord(_Record):
     plan_json: str | None = Field(default=None, repr=False)
     plan_number: int = 0
     """How many plans this run has made; its reservations are named by it. 0: none yet."""
-    waiting_for: ShownText | None = None
+    waiting_for: RedactedText | None = None
     """Which resources are missing, while the job waits for them."""
     store_url: str = Field(repr=False)
     address: str | None = None
@@ -114,7 +114,7 @@ class JobRecord(_Record):
     """0 until a Master has read the record; each Master that takes it up raises it by one."""
     submitted_at: float = Field(default_factory=time.time)
     ended_at: float | None = None
-    why: ShownText | None = None
+    why: RedactedText | None = None
     """The outcome in one sentence; of a failed job, its first cause."""
     ending: EndingRecord | None = None
     """Set once it is decided; `state` follows when nothing of the job is left."""
@@ -148,5 +148,5 @@ class WorkloadRecord(_Record):
     """Its class has save_state and load_state."""
     since: float = Field(default_factory=time.time)
     """When it came to its state."""
-    detail: ShownText | None = None
+    detail: RedactedText | None = None
     """Why it is in its state, in one sentence."""
