@@ -101,17 +101,6 @@ def test_takeover_replaces_a_live_job_and_refuses_its_old_writer(store: Store, c
     assert JobContext.load(store, "my-ppo").record == new.record
 
 
-def test_name_of_a_deleted_job_begins_anew(store: Store, context: JobContext) -> None:
-    store.delete("my-ppo")
-
-    new = JobContext.create(store, job_record())
-
-    assert [event.seq for event in new.journal()] == [1]
-    assert_same(JobContext.load(store, "my-ppo"), new)
-    with pytest.raises(StoreError), context.change() as change:
-        change.job(state=JobState.RESERVING)
-
-
 def test_two_workloads_of_one_name_are_refused(store: Store) -> None:
     with pytest.raises(ContextError, match="job 'my-ppo' has 2 workloads named 'actor-0'"):
         JobContext.create(store, job_record(), [workload_record(), workload_record()])

@@ -1,4 +1,4 @@
-"""RedisClient: one server, asked with bounded waits; its errors as ours, with the server's name in them."""
+"""RedisClient: commands to one server with timeouts; its errors raised as ours, with the server's name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class RedisClient:
-    """Runs commands that may be said twice: one whose connection breaks is said again, once, at once."""
+    """Runs commands that may be sent twice: if the connection breaks, the command is sent again once, immediately."""
 
     def __init__(self, url: RedisUrl) -> None:
         self.label = url.label
@@ -40,25 +40,25 @@ class RedisClient:
         )
 
     def run(self, *words: str | int) -> Any:
-        """The answer to one command. Raises StoreUnavailableError, StoreError or SchemaError."""
-        return self._said(lambda: self._redis.execute_command(*words))
+        """The reply to one command. Raises StoreUnavailableError, StoreError or SchemaError."""
+        return self._sent(lambda: self._redis.execute_command(*words))
 
     def run_all(self, *commands: tuple[str | int, ...]) -> list[Any]:
-        """The answers to some commands, with nobody else's in between."""
+        """The replies to commands that run as one transaction."""
 
         def transaction() -> list[Any]:
             with self._redis.pipeline(transaction=True) as pipeline:
                 for words in commands:
                     pipeline.execute_command(*words)
-                answers = pipeline.execute(raise_on_error=False)  # which would hide the code of an error in a sentence
-            for answer in answers:
-                if isinstance(answer, exceptions.RedisError):
-                    raise answer
-            return list(answers)
+                replies = pipeline.execute(raise_on_error=False)  # raising would hide the error code in a sentence
+            for reply in replies:
+                if isinstance(reply, exceptions.RedisError):
+                    raise reply
+            return list(replies)
 
-        return self._said(transaction)
+        return self._sent(transaction)
 
-    def _said(self, command: Callable[[], T]) -> T:
+    def _sent(self, command: Callable[[], T]) -> T:
         if self._is_closed:
             raise StoreError(f"the store {self.label} is closed")
         try:
@@ -67,7 +67,7 @@ class RedisClient:
             except exceptions.ConnectionError as error:
                 if not is_broken_connection(error):
                     raise
-                return command()  # an idle connection is often cut by what is between us
+                return command()  # idle connections are often cut by the network in between
         except ALL as error:
             raise as_ours(error, self.label) from error
 

@@ -1,4 +1,4 @@
-"""What redis-py raises, as our errors: is the server away for a while, does it refuse, or is this not our data?"""
+"""Errors of redis-py as ours: the server is unavailable, it refuses, or the data is not ours."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _CAN_T_WRITE = (
     exceptions.ClusterDownError,
     exceptions.TryAgainError,
 )
-_CAN_T_WRITE_CODE = re.compile(r"\b(MISCONF|NOREPLICAS|BUSY|OOM|READONLY)\b")  # Redis 6 has it amid a sentence
+_CAN_T_WRITE_CODE = re.compile(r"\b(MISCONF|NOREPLICAS|BUSY|OOM|READONLY)\b")  # Redis 6 puts it inside a sentence
 _LOGIN = (exceptions.AuthenticationError, exceptions.AuthenticationWrongNumberOfArgsError)
 _NOT_WORTH_ANOTHER_TRY = (*_LOGIN, exceptions.BusyLoadingError, exceptions.MaxConnectionsError)
 
 
 def is_broken_connection(error: Exception) -> bool:
-    """Whether the same command may work on another connection, at once."""
+    """Whether the same command may succeed immediately on another connection."""
     return isinstance(error, exceptions.ConnectionError) and not isinstance(error, _NOT_WORTH_ANOTHER_TRY)
 
 

@@ -1,12 +1,16 @@
-"""What a RedisStore lets the server do in one step.
+"""The Lua script of a commit, which the server runs as one step.
 
-A script runs whole or not at all, and reaches the append-only file as one block. A script that fails in the
-middle is not undone, though: so all that could be refused is looked at before the first write.
+A script reaches the append-only file as one block. A script that fails in the middle is not undone: so everything
+that could be refused is checked before the first write.
 """
 
 from __future__ import annotations
 
-_CHECKS = """
+# KEYS: schema, jobs, and head, documents and journal of the job. ARGV: schema, job, expected version, commit id, then
+# three numbers of arguments, then the arguments: keys and texts of documents to put, keys to delete, events.
+# Versions are times in microseconds: a server that crashes may lose what it confirmed last, and a version that an old
+# writer still expects must not come again. A head whose is_live is not 1 is that of a job that an earlier dlrl deleted.
+COMMIT = """
 local schema = redis.call('GET', KEYS[1])
 if schema and schema ~= ARGV[1] then return {'schema', schema} end
 for number, wanted in pairs({[2] = 'set', [3] = 'hash', [4] = 'hash', [5] = 'list'}) do
@@ -18,14 +22,8 @@ local version = head[1]
 if version and not string.match(version, '^%d+$') then return {'foreign', KEYS[3]} end
 local current = '0'
 if version and head[2] == '1' then current = version end
-"""
-
-# ARGV: schema, job, expected version, commit id, then three numbers of arguments, then the arguments:
-# keys and texts of documents to put, keys to delete, events. Versions are times in microseconds: a server that
-# crashes may lose what it confirmed last, and a version that an old writer still expects must not come again.
-COMMIT = f"""{_CHECKS}
-if current ~= '0' and head[3] == ARGV[4] then return {{'written', current}} end
-if current ~= ARGV[3] then return {{'conflict', current}} end
+if current ~= '0' and head[3] == ARGV[4] then return {'written', current} end
+if current ~= ARGV[3] then return {'conflict', current} end
 local puts, deletes, events = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local now = redis.call('TIME')
 local at_least = tonumber(version or '0') + 1
@@ -38,14 +36,5 @@ for argument = at + puts, at + puts + deletes - 1 do redis.call('HDEL', KEYS[4],
 for argument = at, at + puts - 1, 2 do redis.call('HSET', KEYS[4], ARGV[argument], ARGV[argument + 1]) end
 at = at + puts + deletes
 for argument = at, at + events - 1 do redis.call('RPUSH', KEYS[5], ARGV[argument]) end
-return {{'written', next_version}}
-"""
-
-# ARGV: schema, job. The head stays, so that the versions of the name go on.
-DELETE = f"""{_CHECKS}
-if current == '0' then return {{'written', current}} end
-redis.call('SREM', KEYS[2], ARGV[2])
-redis.call('HSET', KEYS[3], 'is_live', '0', 'commit_id', '')
-redis.call('DEL', KEYS[4], KEYS[5])
-return {{'written', current}}
+return {'written', next_version}
 """

@@ -1,7 +1,7 @@
-"""RedisStore: the store for clusters. A server that every node reaches, Redis or one that speaks its language.
+"""RedisStore: the store for clusters, on a server with the Redis protocol that every node reaches.
 
-Needs redis-py: only `open_store` imports this module, when a URL asks for it. For each job there are, under a
-prefix, a hash 'head:<job>' (version, id of the last commit), a hash 'documents:<job>' and a list 'journal:<job>'.
+Needs redis-py: the plugin imports this module when a URL asks for it. Each job has, under a prefix, a hash
+'head:<job>' (version, id of the last commit), a hash 'documents:<job>' and a list 'journal:<job>'.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from dlrl_core.context.schema import check_schema
-from dlrl_core.context.store import Store, StoredEvent, StoredJob, new_commit_id, version_conflict
+from dlrl_core.context.store import Store, StoredEvent, StoredJob, check_schema, new_commit_id, version_conflict
 from dlrl_core.errors import SchemaError
 from dlrl_redis.client import RedisClient
-from dlrl_redis.scripts import COMMIT, DELETE
+from dlrl_redis.scripts import COMMIT
 from dlrl_redis.url import RedisUrl
 
 SCHEMA = 1
@@ -45,8 +44,7 @@ class RedisStore(Store):
         events: Sequence[str] = (),
         commit_id: str | None = None,
     ) -> int:
-        found, value = self._script(
-            COMMIT,
+        found, value = self._run_commit(
             job,
             expected_version,
             commit_id or new_commit_id(),
@@ -86,9 +84,6 @@ class RedisStore(Store):
         (names,) = self._read(("SMEMBERS", self._key("jobs")))
         return sorted(names)
 
-    def delete(self, job: str) -> None:
-        self._script(DELETE, job)
-
     def warnings(self) -> list[str]:
         facts = {**self._client.run("INFO", "persistence"), **self._client.run("INFO", "memory")}
         found = []
@@ -111,12 +106,13 @@ class RedisStore(Store):
         return self._prefix + ":".join(words)
 
     def _read(self, *commands: tuple[str | int, ...]) -> list[Any]:
-        """Their answers, all of one moment."""
+        """The replies to the commands, which run as one transaction."""
         schema, *answers = self._client.run_all(("GET", self._key("schema")), *commands)
         self._check_schema(schema)
         return answers
 
-    def _script(self, script: str, job: str, *arguments: str | int) -> tuple[str, str]:
+    def _run_commit(self, job: str, *arguments: str | int) -> tuple[str, str]:
+        """'written' or 'conflict', and the job's version."""
         keys = [
             self._key("schema"),
             self._key("jobs"),
@@ -124,7 +120,7 @@ class RedisStore(Store):
             self._key("documents", job),
             self._key("journal", job),
         ]
-        found, value = self._client.run("EVAL", script, len(keys), *keys, SCHEMA, job, *arguments)
+        found, value = self._client.run("EVAL", COMMIT, len(keys), *keys, SCHEMA, job, *arguments)
         if found == "schema":
             self._check_schema(value)
         if found == "foreign":
