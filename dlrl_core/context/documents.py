@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from dlrl_core.context.records import SCHEMA, JobRecord, ProgressRecord, TrainerRecord, WorkloadRecord
-from dlrl_core.context.schema import check_schema
+from dlrl_core.context.store import check_schema
 from dlrl_core.errors import ContextError, SchemaError
 from dlrl_core.spec.job_spec import validation_problems
 
