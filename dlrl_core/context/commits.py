@@ -145,13 +145,9 @@ class JobWriter:
         self._memory = _CommitMemory(version=version, commit_id=commit_id)
         self._fails_until = 0.0
         self.job = job
+        self.store_label = store.label
         self.version = version
         """Of the last commit that the store confirmed."""
-
-    @property
-    def store(self) -> str:
-        """The store's label."""
-        return self._store.label
 
     def fail_for(self, seconds: float) -> None:
         """Chaos: behave for so long as if the store could not be reached."""
@@ -164,9 +160,16 @@ class JobWriter:
         error is a refusal.
         """
         if time.monotonic() < self._fails_until:
-            raise StoreUnavailableError(f"the store {self.store} is kept out of reach by chaos")
+            raise StoreUnavailableError(f"the store {self.store_label} is kept out of reach by chaos")
         try:
-            version = self._committed(commit)
+            version = self._store.commit(
+                self.job,
+                expected_version=self.version,
+                puts=commit.puts,
+                deletes=commit.deletes,
+                events=commit.events,
+                commit_id=commit.commit_id,
+            )
         except StoreUnavailableError:
             raise
         except StoreError:
@@ -177,16 +180,6 @@ class JobWriter:
         self._memory.keep(commit, version)
         self.version = version
         return ()
-
-    def _committed(self, commit: PendingCommit) -> int:
-        return self._store.commit(
-            self.job,
-            expected_version=self.version,
-            puts=commit.puts,
-            deletes=commit.deletes,
-            events=commit.events,
-            commit_id=commit.commit_id,
-        )
 
     def _lost(self) -> Sequence[PendingCommit]:
         """The lost commits, if the store is at an earlier commit of ours; the next commit is then based on that."""

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from dlrl_core.context.store import Store, StoredEvent, StoredJob, check_schema, sqlite_url, version_conflict
@@ -76,33 +75,31 @@ class SqliteStore(Store):
         commit_id: str | None = None,
     ) -> int:
         with self._writing() as database:
-            head = _head_of(database, job) or _Head()
-            if commit_id and commit_id == head.commit_id:
-                return head.version
-            if head.version != expected_version:
-                raise version_conflict(job, expected=expected_version, found=head.version)
+            version, last_seq, last_commit_id = _head_of(database, job)
+            if commit_id and commit_id == last_commit_id:
+                return version
+            if version != expected_version:
+                raise version_conflict(job, expected=expected_version, found=version)
             database.executemany("DELETE FROM documents WHERE job = ? AND key = ?", ((job, key) for key in deletes))
-            database.executemany(
-                "INSERT OR REPLACE INTO documents VALUES (?, ?, ?)",
-                ((job, key, text) for key, text in puts.items()),
-            )
-            numbered = enumerate(events, head.last_seq + 1)
-            database.executemany("INSERT INTO events VALUES (?, ?, ?)", ((job, seq, text) for seq, text in numbered))
+            documents = ((job, key, text) for key, text in puts.items())
+            database.executemany("INSERT OR REPLACE INTO documents VALUES (?, ?, ?)", documents)
+            numbered = ((job, seq, text) for seq, text in enumerate(events, last_seq + 1))
+            database.executemany("INSERT INTO events VALUES (?, ?, ?)", numbered)
             database.execute(
                 "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, 1, ?)",
-                (job, head.version + 1, head.last_seq + len(events), commit_id or ""),
+                (job, version + 1, last_seq + len(events), commit_id or ""),
             )
-        return head.version + 1
+        return version + 1
 
     def load(self, job: str) -> StoredJob | None:
         with self._reading() as database:
             if database is None:
                 return None
-            head = _head_of(database, job)
-            if head is None:
+            version, last_seq, commit_id = _head_of(database, job)
+            if not version:
                 return None
             documents = dict(database.execute("SELECT key, text FROM documents WHERE job = ?", (job,)).fetchall())
-        return StoredJob(version=head.version, documents=documents, last_seq=head.last_seq, commit_id=head.commit_id)
+        return StoredJob(version=version, documents=documents, last_seq=last_seq, commit_id=commit_id)
 
     def journal(self, job: str, after_seq: int = 0, limit: int | None = None) -> list[StoredEvent]:
         with self._reading() as database:
@@ -128,8 +125,7 @@ class SqliteStore(Store):
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that ends with commit, or with rollback on any exception."""
-        with self._lock, self._naming_the_file():
-            self._check_open()
+        with self._lock, self._as_our_errors():
             if self._inode is None:
                 _create_private_file(self.path)
             database = self._connected()
@@ -142,8 +138,7 @@ class SqliteStore(Store):
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
         """A view of one commit; None if the file does not exist or nothing was ever committed to it."""
-        with self._lock, self._naming_the_file():
-            self._check_open()
+        with self._lock, self._as_our_errors():
             if self._inode is None and not self.path.exists():
                 yield None
                 return
@@ -184,10 +179,6 @@ class SqliteStore(Store):
             raise StoreError(f"store '{self.path}' was replaced while in use; restart to use the new one")
         self._inode = inode
 
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise StoreError(f"store '{self.path}' is closed")
-
     def _checked_schema(self, database: sqlite3.Connection) -> int:
         """Number of the table layout, 0 for none yet. Read each time: a newer dlrl may have changed it."""
         (schema,) = database.execute("PRAGMA user_version").fetchone()
@@ -199,8 +190,10 @@ class SqliteStore(Store):
         return int(schema)
 
     @contextmanager
-    def _naming_the_file(self) -> Iterator[None]:
-        """Raises errors of SQLite and of the system as ours, with the file's path."""
+    def _as_our_errors(self) -> Iterator[None]:
+        """Raises errors of SQLite, of the system, and of a closed store as ours, with the file's path."""
+        if self._is_closed:
+            raise StoreError(f"store '{self.path}' is closed")
         try:
             yield
         except sqlite3.Error as error:
@@ -221,21 +214,13 @@ class SqliteStore(Store):
             raise StoreUnavailableError(f"store '{self.path}' can't be opened: {error.strerror or error}") from error
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Head:
-    """The row of a job; without arguments, that of a job that does not exist."""
-
-    version: int = 0
-    last_seq: int = 0
-    commit_id: str = ""
-
-
-def _head_of(database: sqlite3.Connection, job: str) -> _Head | None:
+def _head_of(database: sqlite3.Connection, job: str) -> tuple[int, int, str]:
+    """Version, number of the last event, and id of the last commit; version 0 if the job does not exist."""
     row = database.execute("SELECT * FROM jobs WHERE job = ? AND is_live", (job,)).fetchone()
     if row is None:
-        return None
+        return 0, 0, ""
     _, version, last_seq, _, *commit_id = row
-    return _Head(version=version, last_seq=last_seq, commit_id=commit_id[0] if commit_id else "")
+    return version, last_seq, commit_id[0] if commit_id else ""
 
 
 def _bring_up_to_date(database: sqlite3.Connection, schema: int) -> None:

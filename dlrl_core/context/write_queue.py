@@ -191,7 +191,7 @@ class WriteQueue:
             self._outage = self._outage or self._outage_since(commit)
 
     def _outage_since(self, commit: PendingCommit) -> _Outage:
-        return _Outage(store=self._writer.store, start=commit.made_at)
+        return _Outage(store=self._writer.store_label, start=commit.made_at)
 
     def _not_written(self, consequence: str) -> str:
         outage = self._outage or self._outage_since(self._line.first)
@@ -249,12 +249,11 @@ class WriteQueue:
             self._add(event)
 
     def _on_loss(self, lost: Sequence[PendingCommit]) -> None:
+        store = self._writer.store_label
+        _log.warning("job '%s': the store %s lost %s of its commits", self._writer.job, store, len(lost))
         with self._news:
-            _log.warning(
-                "job '%s': the store %s lost %s of its commits", self._writer.job, self._writer.store, len(lost)
-            )
             self._line.put_back(lost)
-            self._add(_rewound(self._writer.store, len(lost)))
+            self._add(_rewound(store, len(lost)))
 
     def _on_failure(self, commit: PendingCommit, error: StoreUnavailableError) -> None:
         with self._news:
@@ -292,7 +291,7 @@ class WriteQueue:
         text = str(error) if isinstance(error, ContextError) else f"{type(error).__name__}: {error}"
         return kind(
             f"job '{self._writer.job}' can't be written any more by this process, {self._line.changes} of its changes "
-            f"are lost, made while the store {self._writer.store} did not answer: {text}"
+            f"are lost, made while the store {self._writer.store_label} did not answer: {text}"
         )
 
 

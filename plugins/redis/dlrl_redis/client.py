@@ -1,7 +1,11 @@
-"""RedisClient: commands to one server with timeouts; its errors raised as ours, with the server's name."""
+"""RedisClient: commands to one server with timeouts. Its errors are raised as ours, with the server's name.
+
+An error means that the server is unavailable, that it refuses, or that the data in it is not ours.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -10,12 +14,25 @@ from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from dlrl_core.errors import StoreError
-from dlrl_redis.errors import ALL, as_ours, is_broken_connection
+from dlrl_core.errors import SchemaError, StoreError, StoreUnavailableError
 from dlrl_redis.url import RedisUrl
 
 CONNECT_TIMEOUT_S = 2.0
 COMMAND_TIMEOUT_S = 5.0
+
+_ALL = (exceptions.RedisError, OSError, UnicodeDecodeError)
+
+_AWAY = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
+_CAN_T_WRITE = (
+    exceptions.ReadOnlyError,
+    exceptions.OutOfMemoryError,
+    exceptions.MasterDownError,
+    exceptions.ClusterDownError,
+    exceptions.TryAgainError,
+)
+_CAN_T_WRITE_CODE = re.compile(r"\b(MISCONF|NOREPLICAS|BUSY|OOM|READONLY)\b")  # Redis 6 puts it inside a sentence
+_LOGIN = (exceptions.AuthenticationError, exceptions.AuthenticationWrongNumberOfArgsError)
+_NOT_WORTH_ANOTHER_TRY = (*_LOGIN, exceptions.BusyLoadingError, exceptions.MaxConnectionsError)
 
 T = TypeVar("T")
 
@@ -65,12 +82,37 @@ class RedisClient:
             try:
                 return command()
             except exceptions.ConnectionError as error:
-                if not is_broken_connection(error):
+                if not _is_broken_connection(error):
                     raise
                 return command()  # idle connections are often cut by the network in between
-        except ALL as error:
-            raise as_ours(error, self.label) from error
+        except _ALL as error:
+            raise _as_ours(error, self.label) from error
 
     def close(self) -> None:
         self._is_closed = True
         self._redis.close()
+
+
+def _is_broken_connection(error: Exception) -> bool:
+    """Whether the same command may succeed immediately on another connection."""
+    return isinstance(error, exceptions.ConnectionError) and not isinstance(error, _NOT_WORTH_ANOTHER_TRY)
+
+
+def _as_ours(error: Exception, store: str) -> StoreError | SchemaError:
+    """`store` is the label of the store."""
+    text = str(error).strip().rstrip(".") or type(error).__name__
+    if isinstance(error, UnicodeDecodeError) or text.startswith("WRONGTYPE"):
+        return SchemaError(f"the store {store} holds something that dlrl did not write; choose another '?prefix='")
+    if isinstance(error, _LOGIN) or "unauthenticated" in text:
+        return StoreUnavailableError(f"the store {store} refused the login: {text}; check user and password of its url")
+    if isinstance(error, exceptions.NoPermissionError):
+        return StoreError(f"the store {store} does not let this user in: {text}; change the user's ACL")
+    if isinstance(error, exceptions.MovedError | exceptions.AskError):
+        return StoreError(f"the store {store} is a Redis Cluster; give the url of a single server")
+    if isinstance(error, _CAN_T_WRITE) or _CAN_T_WRITE_CODE.search(text):
+        return StoreUnavailableError(f"the store {store} can't write now: {text}")
+    if isinstance(error, _AWAY):
+        return StoreUnavailableError(
+            f"the store {store} does not answer: {text}; is the server up, and reachable from this node?"
+        )
+    return StoreError(f"the store {store} answered with an error: {text}")
