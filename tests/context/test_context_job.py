@@ -354,10 +354,10 @@ def test_one_change_among_ten_thousand_workloads_writes_only_itself(
 ) -> None:
     store, context = ten_thousand
 
-    start = time.perf_counter()
+    start = time.process_time()
     with context.change() as change:
         act(change)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
 
     assert store.keys == keys
     assert seconds < 0.5
@@ -371,14 +371,14 @@ def ten_thousand(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_ten_thousand_workloads_are_created_changed_and_loaded_in_seconds(store: Store) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     context = JobContext.create(store, job_record(), (workload_record(rank=rank) for rank in range(10_000)))
     with context.change() as change:
         for name in context.workloads:
             change.workload(name, state=WorkloadState.READY, pid=1)
     loaded = JobContext.load(store, "my-ppo")
 
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert all(workload.state is WorkloadState.READY for workload in loaded.workloads.values())
 
 

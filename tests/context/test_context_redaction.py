@@ -131,10 +131,10 @@ def test_long_text_costs_time_in_proportion(piece: str) -> None:
     """A pattern that looks at a megabyte again and again would stop the Master."""
     text = piece * (200_000 // len(piece))
 
-    start = time.perf_counter()
+    start = time.process_time()
     redact(text)
 
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
 
 
 PIECES = st.sampled_from(
