@@ -1,8 +1,8 @@
 """Commits on their way to the store: those that wait, those that the store confirmed, and how one is written.
 
 A server that crashes may come back without the last second or two (Redis, unless it syncs each commit), and so may
-the replica that replaces it. If nobody else wrote meanwhile, the lost commits can be written again: `JobWriter`
-remembers them.
+the replica that replaces it. If no other process wrote meanwhile, the lost commits can be written again:
+`JobWriter` remembers them.
 """
 
 from __future__ import annotations

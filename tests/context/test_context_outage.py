@@ -57,7 +57,7 @@ def writers() -> list[str]:
 
 
 def is_back(context: JobContext) -> None:
-    wait_until(lambda: not context.degraded, "the store is back, and all is written")
+    wait_until(lambda: not context.degraded, "the store is back, and all is written", pause_s=0.005)
 
 
 def assert_stored(context: JobContext, store: Store) -> None:
