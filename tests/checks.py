@@ -16,14 +16,16 @@ MARK = "DLRL_TEST_PROCESS"
 """In the environment of all processes that a test process starts."""
 
 
-def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
+def wait_until(
+    condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S, *, pause_s: float = 0.05
+) -> Any:
     """What the condition returns as soon as it is true."""
     deadline = time.monotonic() + deadline_s
     while time.monotonic() < deadline:
         found = condition()
         if found:
             return found
-        time.sleep(0.05)
+        time.sleep(pause_s)
     raise AssertionError(f"not within {deadline_s:g} s: {what}")
 
 

@@ -1,4 +1,4 @@
-"""A real Redis server for a test: on a free port, in a folder of its own, and gone with the test run in any case."""
+"""A real Redis server for a test, on a free port and in a folder of its own; it dies with the test run in any case."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class RedisServer:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def client(self, **options: object) -> redis.Redis:
-        """For what a store does not do. Each call connects anew."""
+        """A client of its own, for commands that a store does not use."""
         return redis.Redis(port=self.port, decode_responses=True, **options)  # type: ignore[arg-type]
 
     def start(self) -> Self:
-        """Return when it answers. Its data of an earlier start are there again."""
+        """Return when it answers. It has the data of its earlier starts."""
         words = [server_program(), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
         words += ["--unixsocket", str(self.socket), "--appendonly", "yes", "--save", "", "--appendfsync", "no"]
         words += self._settings
@@ -67,7 +67,7 @@ class RedisServer:
             self._process = subprocess.Popen(
                 [sys.executable, "-ISc", _DIE_WITH_PARENT, *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-        wait_until(self._answers, f"the server in '{self.folder}' answers")
+        wait_until(self._answers, f"the server in '{self.folder}' answers", pause_s=0.005)
         return self
 
     def kill(self) -> None:
@@ -78,10 +78,10 @@ class RedisServer:
         self._process = None
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open, and nothing answers."""
+        """SIGSTOP: connections stay open, and no command is answered."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
-        wait_until(lambda: _state(self.pid) == "T", "the server stands still")
+        wait_until(lambda: _state(self.pid) == "T", "the server stands still", pause_s=0.005)
 
     def resume(self) -> None:
         assert self._process is not None
@@ -117,7 +117,7 @@ def _state(pid: int) -> str:
 
 
 def _free_port() -> int:
-    """Below those that systems give to clients: one of them must not get it while the server is away."""
+    """A port below those that systems give to clients, which could take it while the server is down."""
     while True:
         port = random.randrange(20_000, 32_000)
         with socket.socket() as probe:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from dlrl_core.context.job_state import check_transition as check_transition
     from dlrl_core.context.job_view import JobView as JobView
     from dlrl_core.context.journal import JournalEvent as JournalEvent
-    from dlrl_core.context.outage import OutageLimits as OutageLimits
     from dlrl_core.context.records import JobEnding as JobEnding
     from dlrl_core.context.records import JobRecord as JobRecord
     from dlrl_core.context.records import ProgressRecord as ProgressRecord
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from dlrl_core.context.store import open_store as open_store
     from dlrl_core.context.workload_report import WorkloadReport as WorkloadReport
     from dlrl_core.context.workload_report import WorkloadState as WorkloadState
+    from dlrl_core.context.write_queue import OutageLimits as OutageLimits
 
 _HOMES = {
     "Change": "job_context",
@@ -50,7 +50,7 @@ _HOMES = {
     "JobState": "job_state",
     "JobView": "job_view",
     "JournalEvent": "journal",
-    "OutageLimits": "outage",
+    "OutageLimits": "write_queue",
     "ProgressRecord": "records",
     "SqliteStore": "sqlite_store",
     "Store": "store",

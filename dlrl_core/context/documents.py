@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from dlrl_core.context.incidents import Incident
 from dlrl_core.context.record_model import SCHEMA
 from dlrl_core.context.records import JobRecord, ProgressRecord, TrainerRecord, WorkloadRecord
-from dlrl_core.context.schema import check_schema
+from dlrl_core.context.store import check_schema
 from dlrl_core.errors import ContextError, SchemaError
 from dlrl_core.spec.job_spec import validation_problems
 

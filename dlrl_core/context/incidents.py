@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from dlrl_core.context.record_model import PersistedRecord
-from dlrl_core.context.shown_text import ShownText
+from dlrl_core.context.redaction import RedactedText
 from dlrl_core.errors import ErrorIdentity
 from dlrl_core.spec.survival import FailoverScope
 
@@ -67,19 +67,19 @@ class Incident(PersistedRecord):
     kind: FindingKind
     subject: str
     """The name of a workload, or 'trainer'."""
-    message: ShownText
+    message: RedactedText
     """What was found, in one sentence."""
     step: int | None = None
     """The step that ran, counted from 1."""
     error: ErrorIdentity | None = None
     """Of user code; two incidents with the same identity at the same step have the same cause."""
-    chaos: ShownText | None = None
+    chaos: RedactedText | None = None
     """The fault that was injected on purpose, where one was."""
-    stacks: ShownText | None = Field(default=None, repr=False)
+    stacks: RedactedText | None = Field(default=None, repr=False)
     """Of the threads of a process that hung."""
     scope: FailoverScope
     reason: Reason
-    explanation: ShownText
+    explanation: RedactedText
     """The reason in one sentence."""
     restarts: tuple[str, ...] = ()
     """The processes that are restarted, by name."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from dlrl_core.context.change import Change, Collected
+from dlrl_core.context.commits import JobWriter
 from dlrl_core.context.documents import (
     in_order,
     job_documents,
@@ -23,13 +24,11 @@ from dlrl_core.context.documents import (
     workload_key,
 )
 from dlrl_core.context.job_view import JobView, view_of
-from dlrl_core.context.job_writer import JobWriter
 from dlrl_core.context.journal import JournalEvent
-from dlrl_core.context.outage import OutageLimits
 from dlrl_core.context.records import JobRecord, WorkloadRecord
 from dlrl_core.context.store import Store, StoredJob, new_commit_id
 from dlrl_core.context.workload_report import WorkloadReport
-from dlrl_core.context.write_queue import WriteQueue
+from dlrl_core.context.write_queue import OutageLimits, WriteQueue
 from dlrl_core.errors import ContextError, JobExistsError, JobNotFoundError, StoreError, StoreUnavailableError
 
 __all__ = ["Change", "JobContext"]
@@ -52,7 +51,7 @@ class JobContext:
     Two processes may hold the same record; the one that commits second gets a StoreError and has to load
     again. So a Master that was replaced, and does not know it yet, can do no harm.
 
-    While the store can't be reached, changes go on in memory and wait for it in order: `is_degraded`.
+    While the store can't be reached, changes go on in memory and wait for it in order: `degraded`.
     """
 
     def __init__(self, store: Store, state: _State, queue: WriteQueue) -> None:
@@ -118,19 +117,9 @@ class JobContext:
         return self._queue.version
 
     @property
-    def is_degraded(self) -> bool:
-        """Whether changes wait because the store does not answer, or can't be written any more."""
-        return self.degraded is not None
-
-    @property
     def degraded(self) -> str | None:
         """In one sentence, what is wrong between here and the store; None if nothing is."""
         return self._queue.degraded
-
-    @property
-    def degraded_since(self) -> float | None:
-        """When the store stopped to answer, in epoch seconds; None while it does."""
-        return self._queue.degraded_since
 
     @contextmanager
     def change(self, *, is_durable: bool = False) -> Iterator[Change]:

@@ -1,4 +1,4 @@
-"""The journal: what happened to a job, in order, one sentence each."""
+"""JournalEvent: one numbered sentence about something that happened to a job."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dlrl_core.context.shown_text import ShownData, ShownText
+from dlrl_core.context.redaction import RedactedData, RedactedText
 from dlrl_core.context.store import StoredEvent
 from dlrl_core.errors import SchemaError
 
 
 class JournalEvent(BaseModel):
-    """One thing that happened. Message and data are redacted when it is made."""
+    """One thing that happened. Message and data are redacted when the event is made."""
 
-    # Events are only shown, never acted on: fields of a newer dlrl are skipped, not refused.
+    # Events are only shown, never acted on: unknown fields of a newer dlrl are ignored.
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 
     seq: int = 0
-    """Its place, given by the store; 0 until it is committed."""
+    """Its number in the journal, given by the store; 0 until it is committed."""
     at: float = Field(default_factory=time.time)
     kind: str
     """A word to filter by, such as 'workload_died'."""
-    message: ShownText
+    message: RedactedText
     subject: str | None = None
     """The name of a workload, or 'trainer', 'master' or 'job'."""
-    data: ShownData = {}
+    data: RedactedData = {}
 
     def to_text(self) -> str:
-        """As the store keeps it, without the number."""
+        """The text that the store keeps, without the number."""
         return json.dumps(self.model_dump(mode="json", exclude={"seq"}))
 
     @classmethod

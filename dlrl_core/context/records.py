@@ -15,8 +15,7 @@ from pydantic import Field
 from dlrl_core.context.incidents import Incident, epoch_of
 from dlrl_core.context.job_state import JobState
 from dlrl_core.context.record_model import PersistedRecord
-from dlrl_core.context.redaction import redact
-from dlrl_core.context.shown_text import ShownText
+from dlrl_core.context.redaction import RedactedText, redact
 from dlrl_core.context.workload_report import WorkloadState
 from dlrl_core.errors import RemoteCause
 from dlrl_core.roles import RoleType
@@ -64,7 +63,7 @@ class JobEnding(PersistedRecord):
     """How the job ends. Written before any process is ended; a Master that comes later completes the same ending."""
 
     state: JobState
-    why: ShownText | None = None
+    why: RedactedText | None = None
     cause: RemoteCause | None = Field(default=None, repr=False)
     """The exception of user code behind a failure."""
     result: bytes | None = Field(default=None, repr=False)
@@ -90,7 +89,7 @@ class JobRecord(PersistedRecord):
     plan_json: str | None = Field(default=None, repr=False)
     plan_number: int = 0
     """How many plans this run has made; its reservations are named by it. 0: none yet."""
-    waiting_for: ShownText | None = None
+    waiting_for: RedactedText | None = None
     """Which resources are missing, while the job waits for them."""
     store_url: str = Field(repr=False)
     address: str | None = None
@@ -99,7 +98,7 @@ class JobRecord(PersistedRecord):
     """0 until a Master has read the record; each Master that takes it up raises it by one."""
     submitted_at: float = Field(default_factory=time.time)
     ended_at: float | None = None
-    why: ShownText | None = None
+    why: RedactedText | None = None
     """The outcome in one sentence; of a failed job, its first cause."""
     ending: JobEnding | None = None
     """Set once it is decided; `state` follows when no process of the job is left."""
@@ -134,5 +133,5 @@ class WorkloadRecord(PersistedRecord):
     """Its class has save_state and load_state."""
     since: float = Field(default_factory=time.time)
     """When it came to its state."""
-    detail: ShownText | None = None
+    detail: RedactedText | None = None
     """Why it is in its state, in one sentence."""

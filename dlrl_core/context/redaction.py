@@ -1,18 +1,19 @@
-"""Secrets out of what is shown: values under secret keys, and secrets written inside strings.
+"""Hides secrets in text and data that people read: values under secret keys, and secrets inside strings.
 
-`redact` is for what people read: journal, status, errors. It is not for what is run: the spec in the store
-stays whole, or a restarted workload would be given '***' for its token.
+Journal, status and errors are redacted. The spec in the store is not: a restarted workload would get '***' for
+its token.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, JsonValue
 
 from dlrl_core.context.secret_keys import looks_secret
-
-__all__ = ["HIDDEN", "looks_secret", "redact"]
 
 HIDDEN = "***"
 
@@ -25,7 +26,7 @@ _KNOWN_SHAPES = re.compile(
     r"|xox[abprs]-[\w-]{10,}|AKIA[A-Z0-9]{16})"
 )
 _KEY_BEFORE_VALUE = re.compile(
-    r"""(?<![\w.-])(?:
+    r"""(?<![\w.-])[+~]{0,2}(?:                              # Hydra writes +key=value, ++key=value, ~key
         (?P<assigned>[\w.-]++)(?:=|[ \t]+=[ \t]+)            # HF_TOKEN=abc, --hf-token=abc, password = abc
       | (?P<flag>--[\w.-]++)(?:['"],[ \t]*|[ \t]+)(?!['"]?--)  # --hf-token abc, '--hf-token', 'abc'
       | (?<=["'])(?P<quoted>[\w.-]++)\\*["'][ \t]*:[ \t]*     # "hf_token": "abc", also as \"hf_token\": \"abc\"
@@ -33,7 +34,13 @@ _KEY_BEFORE_VALUE = re.compile(
     re.VERBOSE,
 )
 _SHELL_VALUE = re.compile(r"""(?:"[^"]*(?:"|$)|'[^']*(?:'|$)|\S)+""")
-_QUOTES = {quote: re.compile(f"[^{quote}]+") for quote in "\"'"}
+_QUOTE = re.compile("[\"']")
+# A quote before a letter closes nothing.
+_QUOTED_WORD = {quote: re.compile(rf"{quote}(?=\w)[^{quote}]*{quote}?[^{quote}]*|[^{quote}]+") for quote in "\"'"}
+_WITHIN_QUOTES = {
+    quote: re.compile(rf"(?:{other}[^{quote}{other}]*{other}?|{quote}(?=\w)[^{quote}]*{quote}?|[^\s{quote}{other}])+")
+    for quote, other in ("\"'", "'\"")
+}
 _JSON_VALUE = re.compile(
     r""""(?:[^"\\]|\\.)+(?:"|$) | '(?:[^'\\]|\\.)+(?:'|$) | \\+["'][^"'\\]+\\+["'] | [^\s,"'{}\[\]\\]+""",
     re.DOTALL | re.VERBOSE,
@@ -111,20 +118,61 @@ def _redact_text(text: str) -> str:
 def _redact_keyed(text: str) -> str:
     """The text with the values after secret keys hidden."""
     pieces: list[str] = []
-    done = 0
+    done = scanned = 0
+    quote = ""
     for found in _KEY_BEFORE_VALUE.finditer(text):
         form = found.lastgroup or ""
         if found.start() < done or not looks_secret(found[form]):
             continue
-        is_quoted = form == "quoted" or text[found.end(form)] in _QUOTES
-        value = (_JSON_VALUE if is_quoted else _word_value(text, found.start())).match(text, found.end())
-        if value and value[0].lower() not in _NOTHING:
+        quote, scanned = _quote_open_at(found.start(), text, scanned, quote), found.start()
+        is_quoted = form == "quoted" or text[found.end(form)] in _QUOTED_WORD
+        value = (_JSON_VALUE if is_quoted else _word_value(text, found, quote)).match(text, found.end())
+        if value and value[0].lower().rstrip(".,;:)]}") not in _NOTHING:
             pieces += [text[done : found.end()], f'"{HIDDEN}"' if is_quoted else HIDDEN]
-            done = value.end()
+            done = scanned = value.end()
     return "".join([*pieces, text[done:]])
 
 
-def _word_value(text: str, start: int) -> re.Pattern[str]:
-    """How far a value goes in a word that starts here: to the closing quote, if the whole word is quoted."""
-    quote = text[start - 1 : start]
-    return _QUOTES.get(quote, _SHELL_VALUE)
+def _quote_open_at(end: int, text: str, start: int, quote: str) -> str:
+    """The quotation mark that is open at `end`, or ''; `quote` is the one at `start`. Apostrophes don't count."""
+    for found in _QUOTE.finditer(text, start, end):
+        before, after = text[found.start() - 1 : found.start()], text[found.end() : found.end() + 1]
+        if quote == found[0] and not after.isalnum():
+            quote = ""
+        elif not quote and not before.isalnum():
+            quote = found[0]
+    return quote
+
+
+def _word_value(text: str, key: re.Match[str], quote: str) -> re.Pattern[str]:
+    """How far an unquoted value goes.
+
+    To the closing quote, if the quotes are around key and value alone; to a space or the closing quote, if they are
+    around more words; else like a word of a shell, which may have quotes in it.
+    """
+    around = text[key.start() - 1 : key.start()]
+    if around in _QUOTED_WORD:
+        return _QUOTED_WORD[around]
+    is_within = quote and text[key.end() : key.end() + 1] != quote
+    return _WITHIN_QUOTES[quote] if is_within else _SHELL_VALUE
+
+
+def redacted_text(value: Any) -> Any:
+    """A string without secrets and without lone surrogates, which no store takes; other values as they are."""
+    return redact(_storable(value)) if isinstance(value, str) else value
+
+
+def redacted_data(value: Any) -> Any:
+    """A mapping as JSON values without secrets. A value that JSON lacks becomes its text, so none is refused."""
+    if not isinstance(value, Mapping):
+        return value
+    text = json.dumps(dict(value), default=str, ensure_ascii=False, skipkeys=True)
+    return redact(json.loads(_storable(text), parse_constant=str))
+
+
+def _storable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+RedactedText = Annotated[str, BeforeValidator(redacted_text)]
+RedactedData = Annotated[dict[str, JsonValue], BeforeValidator(redacted_data)]

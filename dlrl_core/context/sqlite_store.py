@@ -1,7 +1,7 @@
-"""SqliteStore: the store that needs no server. One file on a disk of the Master's node.
+"""SqliteStore: the store that needs no server, one file on a disk of the Master's node.
 
 Several processes of that node may use it at once: while one writes, the others read the last commit (WAL).
-A network file system is no place for it; clusters use a store with a server.
+It does not work on a network file system; clusters use a store with a server.
 """
 
 from __future__ import annotations
@@ -14,11 +14,24 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from dlrl_core.context.private_file import create_private_file
-from dlrl_core.context.schema import check_schema
-from dlrl_core.context.sqlite_tables import APPLICATION_ID, SCHEMA, JobHead, bring_up_to_date
-from dlrl_core.context.store import Store, StoredEvent, StoredJob, sqlite_url, version_conflict
+from dlrl_core.context.store import Store, StoredEvent, StoredJob, check_schema, sqlite_url, version_conflict
 from dlrl_core.errors import SchemaError, StoreError, StoreUnavailableError
+
+SCHEMA = 2
+"""Number of the table layout, kept in PRAGMA user_version. Layout 1 had no commit_id."""
+APPLICATION_ID = int.from_bytes(b"dlrl", "big")
+"""Kept in PRAGMA application_id, so that another program's database is never mistaken for ours."""
+
+_TABLES = (
+    # is_live is 1. Earlier versions of dlrl could delete a job, and left its row with 0.
+    "CREATE TABLE jobs (job TEXT PRIMARY KEY, version INTEGER NOT NULL, last_seq INTEGER NOT NULL,"
+    " is_live INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE documents (job TEXT NOT NULL, key TEXT NOT NULL, text TEXT NOT NULL,"
+    " PRIMARY KEY (job, key)) WITHOUT ROWID",
+    "CREATE TABLE events (job TEXT NOT NULL, seq INTEGER NOT NULL, text TEXT NOT NULL,"
+    " PRIMARY KEY (job, seq)) WITHOUT ROWID",
+)
+_COMMIT_ID = "ALTER TABLE jobs ADD COLUMN commit_id TEXT NOT NULL DEFAULT ''"
 
 _UNREADABLE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FORMAT)
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -62,38 +75,31 @@ class SqliteStore(Store):
         commit_id: str | None = None,
     ) -> int:
         with self._writing() as database:
-            head = JobHead.of(database, job)
-            if commit_id and commit_id == head.commit_id:
-                return head.version
-            if head.current != expected_version:
-                raise version_conflict(job, expected=expected_version, found=head.current)
+            version, last_seq, last_commit_id = _head_of(database, job)
+            if commit_id and commit_id == last_commit_id:
+                return version
+            if version != expected_version:
+                raise version_conflict(job, expected=expected_version, found=version)
             database.executemany("DELETE FROM documents WHERE job = ? AND key = ?", ((job, key) for key in deletes))
-            database.executemany(
-                "INSERT OR REPLACE INTO documents VALUES (?, ?, ?)",
-                ((job, key, text) for key, text in puts.items()),
-            )
-            numbered = enumerate(events, head.last_seq + 1)
-            database.executemany("INSERT INTO events VALUES (?, ?, ?)", ((job, seq, text) for seq, text in numbered))
+            documents = ((job, key, text) for key, text in puts.items())
+            database.executemany("INSERT OR REPLACE INTO documents VALUES (?, ?, ?)", documents)
+            numbered = ((job, seq, text) for seq, text in enumerate(events, last_seq + 1))
+            database.executemany("INSERT INTO events VALUES (?, ?, ?)", numbered)
             database.execute(
                 "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, 1, ?)",
-                (job, head.version + 1, head.last_seq + len(events), commit_id or ""),
+                (job, version + 1, last_seq + len(events), commit_id or ""),
             )
-        return head.version + 1
+        return version + 1
 
     def load(self, job: str) -> StoredJob | None:
         with self._reading() as database:
             if database is None:
                 return None
-            head = JobHead.of(database, job)
-            if not head.current:
+            version, last_seq, commit_id = _head_of(database, job)
+            if not version:
                 return None
-            rows = database.execute("SELECT key, text FROM documents WHERE job = ?", (job,))
-            return StoredJob(
-                version=head.current,
-                documents=dict(rows.fetchall()),
-                last_seq=head.last_seq,
-                commit_id=head.commit_id,
-            )
+            documents = dict(database.execute("SELECT key, text FROM documents WHERE job = ?", (job,)).fetchall())
+        return StoredJob(version=version, documents=documents, last_seq=last_seq, commit_id=commit_id)
 
     def journal(self, job: str, after_seq: int = 0, limit: int | None = None) -> list[StoredEvent]:
         with self._reading() as database:
@@ -111,16 +117,6 @@ class SqliteStore(Store):
                 return []
             return [name for (name,) in database.execute("SELECT job FROM jobs WHERE is_live ORDER BY job")]
 
-    def delete(self, job: str) -> None:
-        with self._reading() as database:
-            is_there = database is not None and JobHead.of(database, job).current > 0
-        if not is_there:
-            return
-        with self._writing() as database:
-            database.execute("DELETE FROM documents WHERE job = ?", (job,))
-            database.execute("DELETE FROM events WHERE job = ?", (job,))
-            database.execute("UPDATE jobs SET is_live = 0, last_seq = 0 WHERE job = ?", (job,))
-
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
@@ -129,22 +125,20 @@ class SqliteStore(Store):
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that ends with commit, or with rollback on any exception."""
-        with self._lock, self._naming_the_file():
-            self._check_open()
+        with self._lock, self._as_our_errors():
             if self._inode is None:
-                create_private_file(self.path)
+                _create_private_file(self.path)
             database = self._connected()
             if self._checked_schema(database) == 0:
                 _switch_to_wal(database, self._lock_timeout_s)
             with _transaction(database, "IMMEDIATE"):
-                bring_up_to_date(database, self._checked_schema(database))
+                _bring_up_to_date(database, self._checked_schema(database))
                 yield database
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
-        """A view of one commit; None if the file is not there or nothing was ever committed to it."""
-        with self._lock, self._naming_the_file():
-            self._check_open()
+        """A view of one commit; None if the file does not exist or nothing was ever committed to it."""
+        with self._lock, self._as_our_errors():
             if self._inode is None and not self.path.exists():
                 yield None
                 return
@@ -153,7 +147,7 @@ class SqliteStore(Store):
                 yield database if self._checked_schema(database) else None
 
     def _connected(self) -> sqlite3.Connection:
-        """The connection, if its file is still at the path: a commit to a removed file would be lost."""
+        """The connection, once its file is known to be at the path: a commit to a removed file would be lost."""
         self._check_same_file()
         return self._connection or self._connect()
 
@@ -176,7 +170,7 @@ class SqliteStore(Store):
             self._connection = None
 
     def _check_same_file(self) -> None:
-        """A file that is gone may come back, with its disk; another one in its place is not ours."""
+        """A file that is missing may come back with its disk; a different file at its path is not ours."""
         try:
             inode = self.path.stat().st_ino
         except FileNotFoundError:
@@ -185,12 +179,8 @@ class SqliteStore(Store):
             raise StoreError(f"store '{self.path}' was replaced while in use; restart to use the new one")
         self._inode = inode
 
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise StoreError(f"store '{self.path}' is closed")
-
     def _checked_schema(self, database: sqlite3.Connection) -> int:
-        """Number of the table layout, 0 for none yet. Asked each time: a newer dlrl may have come by."""
+        """Number of the table layout, 0 for none yet. Read each time: a newer dlrl may have changed it."""
         (schema,) = database.execute("PRAGMA user_version").fetchone()
         (application_id,) = database.execute("PRAGMA application_id").fetchone()
         (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -200,8 +190,10 @@ class SqliteStore(Store):
         return int(schema)
 
     @contextmanager
-    def _naming_the_file(self) -> Iterator[None]:
-        """SQLite's and the system's errors as ours, with the file in them."""
+    def _as_our_errors(self) -> Iterator[None]:
+        """Raises errors of SQLite, of the system, and of a closed store as ours, with the file's path."""
+        if self._is_closed:
+            raise StoreError(f"store '{self.path}' is closed")
         try:
             yield
         except sqlite3.Error as error:
@@ -215,11 +207,30 @@ class SqliteStore(Store):
                     f"store '{self.path}' stayed locked for {self._lock_timeout_s:g} s by another process"
                 ) from error
             if code in _NOT_NOW:
-                self._disconnect()  # what the connection holds open may be gone for good
+                self._disconnect()  # the files that the connection holds open may not come back
                 raise StoreUnavailableError(f"store '{self.path}' can't be read or written: {error}") from error
             raise StoreError(f"store '{self.path}' answered with an error: {error}") from error
         except OSError as error:
             raise StoreUnavailableError(f"store '{self.path}' can't be opened: {error.strerror or error}") from error
+
+
+def _head_of(database: sqlite3.Connection, job: str) -> tuple[int, int, str]:
+    """Version, number of the last event, and id of the last commit; version 0 if the job does not exist."""
+    row = database.execute("SELECT * FROM jobs WHERE job = ? AND is_live", (job,)).fetchone()
+    if row is None:
+        return 0, 0, ""
+    _, version, last_seq, _, *commit_id = row
+    return version, last_seq, commit_id[0] if commit_id else ""
+
+
+def _bring_up_to_date(database: sqlite3.Connection, schema: int) -> None:
+    """Give an empty file, or one of an older layout, today's tables. Called within a transaction that writes."""
+    if schema == SCHEMA:
+        return
+    for statement in (*(_TABLES if schema == 0 else ()), _COMMIT_ID):
+        database.execute(statement)
+    database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    database.execute(f"PRAGMA user_version = {SCHEMA}")
 
 
 @contextmanager
@@ -235,7 +246,7 @@ def _transaction(database: sqlite3.Connection, kind: str) -> Iterator[None]:
 
 
 def _switch_to_wal(database: sqlite3.Connection, timeout_s: float) -> None:
-    """Readers then never wait for the writer. SQLite's own lock timeout does not cover this statement."""
+    """Let readers never wait for the writer. SQLite's own lock timeout does not cover this statement."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
@@ -245,3 +256,32 @@ def _switch_to_wal(database: sqlite3.Connection, timeout_s: float) -> None:
             if error.sqlite_errorcode & 0xFF not in _LOCKED or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
+
+
+def _create_private_file(path: Path) -> None:
+    """Create an empty file with mode 0600, whatever the umask is, and its missing directories with 0700.
+
+    An existing file that is still empty gets this mode too, before its first byte. One with content keeps the mode
+    that its owner gave it.
+    """
+    _create_directories(path.parent)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        if path.stat().st_size == 0:
+            path.chmod(0o600)
+        return
+    try:
+        os.fchmod(descriptor, 0o600)  # the umask may have cleared the owner's bits too
+    finally:
+        os.close(descriptor)
+
+
+def _create_directories(path: Path) -> None:
+    missing = [parent for parent in (path, *path.parents) if not parent.exists()]
+    for directory in reversed(missing):
+        try:
+            directory.mkdir(mode=0o700)
+        except FileExistsError:  # another process created it meanwhile
+            continue
+        directory.chmod(0o700)

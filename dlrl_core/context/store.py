@@ -1,7 +1,7 @@
-"""Store: where records live, chosen by URL. A plugin adds one by subclassing it.
+"""Store: the interface of a place for records, chosen by URL. A plugin adds a store by subclassing it.
 
-A store knows nothing of jobs but their names: each has documents (key to JSON text), a journal of numbered
-events, and a version that every commit raises.
+A store knows jobs by name only. Each job has documents (JSON text by key), a journal of numbered events, and a
+version that every commit raises.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import quote, unquote, urlsplit
 
 from dlrl_core.context.redaction import redact
-from dlrl_core.errors import PluginError, StoreConflictError, StoreError
+from dlrl_core.errors import PluginError, SchemaError, StoreConflictError, StoreError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,12 +29,12 @@ class StoredJob:
     last_seq: int
     """Number of the newest journal event, 0 if there is none."""
     commit_id: str = ""
-    """Of that commit; empty if it had none."""
+    """The id of that commit; empty if it had none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredEvent:
-    """One journal event as text. Numbers of a job run from 1 on without a gap."""
+    """One journal event as text. The events of a job are numbered from 1 without gaps."""
 
     seq: int
     text: str
@@ -44,15 +43,16 @@ class StoredEvent:
 class Store(abc.ABC):
     """Documents and a journal for each job. Safe for threads; several processes may use the same store.
 
-    Reading from a store that is not there yet finds nothing, and creates nothing. Every failure is a
-    StoreError; what a newer dlrl wrote is a SchemaError, and is never written to. A store that can't be
-    reached, or can't write just now, is a StoreUnavailableError: only then is a commit tried again. Every
-    call ends within seconds.
+    Reading from a store that does not exist yet finds nothing and creates nothing. Every failure is a StoreError;
+    data of a newer dlrl is a SchemaError and is never written to. A store that can't be reached, or can't write at
+    the moment, raises StoreUnavailableError: only then is a commit tried again. Every call ends within seconds.
+
+    There is no way to remove a job: a job that ended is replaced by the next one of its name.
     """
 
     @property
     def label(self) -> str:
-        """The store in a sentence: its URL without user, password and options."""
+        """The store's name in messages: its URL without user, password and options."""
         return type(self).__name__
 
     @abc.abstractmethod
@@ -68,12 +68,11 @@ class Store(abc.ABC):
     ) -> int:
         """Write all of it or nothing, and return the new version.
 
-        `expected_version` is the version last read or written, 0 for a job that is not there. If the store
-        has another one, somebody else wrote: StoreError, by `version_conflict`. A version is never used twice
-        for a name, not even after `delete`, so that a writer who slept through it is refused.
+        `expected_version` is the version last read or written, 0 for a job that does not exist. If the store has
+        another version, another process wrote: raise `version_conflict`. A version is never used twice for a job.
 
-        `commit_id` is for a commit whose answer may get lost. It is kept with the version: if the job's last
-        commit has this id, it was written before, and its version is returned without writing again.
+        `commit_id` is for a commit whose reply may get lost. It is kept with the version: if the job's last commit
+        has this id, it was written before, and its version is returned without writing again.
         """
 
     @abc.abstractmethod
@@ -88,29 +87,23 @@ class Store(abc.ABC):
     def jobs(self) -> Sequence[str]:
         """Names of all jobs, sorted."""
 
-    @abc.abstractmethod
-    def delete(self, job: str) -> None:
-        """Forget the job, if there is one: its documents and its journal, which begins again with number 1."""
-
     def warnings(self) -> Sequence[str]:
-        """Settings of the store that may lose records, one sentence each with what to do; `dlrl doctor` asks."""
+        """Settings of the store that may lose records, a sentence each with what to do; shown by `dlrl doctor`."""
         return ()
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Let go of files and connections. Closing twice is allowed; using it afterwards is a StoreError."""
+        """Release files and connections. Closing twice is allowed; using it afterwards is a StoreError."""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
 def version_conflict(job: str, *, expected: int, found: int) -> StoreConflictError:
-    """The error of a commit that came too late."""
+    """The error of a commit that is not based on the version in the store."""
     seen = f"is at version {found}" if found else "is not there (version 0)"
     if found > expected:
         reason = "somebody else wrote"
@@ -123,14 +116,22 @@ def version_conflict(job: str, *, expected: int, found: int) -> StoreConflictErr
     )
 
 
+def check_schema(found: int, reads_up_to: int, where: str) -> None:
+    """Raises SchemaError for data of a newer dlrl. `where` names the file or document."""
+    if found > reads_up_to:
+        raise SchemaError(
+            f"job context has schema {found}, this dlrl reads up to {reads_up_to}; resume with a newer dlrl ({where})"
+        )
+
+
 def new_commit_id() -> str:
     return secrets.token_hex(8)
 
 
 def open_store(url: str) -> Store:
-    """The store behind a URL: 'sqlite:///absolute/path.db', 'redis://host:6379', or a plugin's scheme.
+    """The store of a URL: 'sqlite:///absolute/path.db', 'redis://host:6379', or a plugin's scheme.
 
-    Touches no file and no server yet: a store that is only read leaves nothing behind.
+    Opens no file and no connection yet: a store that is only read creates nothing.
     """
     scheme = _scheme_of(url)
     if scheme == "sqlite":
@@ -149,7 +150,7 @@ def default_store_url() -> str:
 
 
 def sqlite_url(path: Path) -> str:
-    """The URL of an SQLite file, such that any path survives it."""
+    """The URL of an SQLite file; special characters of the path are percent-encoded."""
     return f"sqlite://{quote(str(path.absolute()))}"
 
 
@@ -165,7 +166,7 @@ def _sqlite_path(url: str) -> Path:
 
 
 def _scheme_of(url: str) -> str:
-    """Not by urlsplit, which refuses some passwords in an error that repeats them."""
+    """Without urlsplit, whose error for some passwords repeats them."""
     found = re.match(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)", url)
     return found[0].lower() if found else ""
 

@@ -37,10 +37,11 @@ def survives_pickle(error: DlrlError) -> bool:
 
 
 def start_python(code: str, *arguments: str | Path) -> subprocess.Popen[str]:
-    """A real process that runs the code with the repository on its path."""
+    """A real process that runs the code with the repository, and the paths of this process, on its path."""
+    paths = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        env={**os.environ, "PYTHONPATH": paths},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -106,8 +106,5 @@ class FailingStoreStandIn(Store):
     def jobs(self) -> list[str]:
         return sorted(self._history)
 
-    def delete(self, job: str) -> None:
-        self._history.pop(job, None)
-
     def close(self) -> None:
         return

@@ -22,7 +22,8 @@ from dlrl_core.context import JobContext, JobState, OutageLimits, SqliteStore, S
 from dlrl_core.context.store import sqlite_url
 from dlrl_core.errors import ContextError, SchemaError, StoreConflictError, StoreError, StoreUnavailableError
 
-QUICK = OutageLimits(first_pause_s=0.02, longest_pause_s=0.05)
+# A machine that is slow for a moment is no outage: only an error of the store begins one.
+QUICK = OutageLimits(patience_s=30, first_pause_s=0.02, longest_pause_s=0.05)
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def writers() -> list[str]:
 
 
 def is_back(context: JobContext) -> None:
-    wait_until(lambda: not context.is_degraded, "the store is back, and all is written")
+    wait_until(lambda: not context.degraded, "the store is back, and all is written", pause_s=0.005)
 
 
 def assert_stored(context: JobContext, store: Store) -> None:
@@ -86,7 +87,7 @@ def test_changes_of_an_outage_are_written_in_order_when_the_server_is_back(
 
     assert context.record.state is JobState.RESERVING
     assert list(context.workloads) == ["actor-0", "actor-2"]
-    assert context.is_degraded
+    assert context.degraded
     with pytest.raises(StoreUnavailableError):
         context.journal()
     server.start()
@@ -98,20 +99,18 @@ def test_changes_of_an_outage_are_written_in_order_when_the_server_is_back(
 
 
 def test_degraded_job_says_since_when_and_how_much_waits(server: RedisServer, context: JobContext) -> None:
-    assert (context.is_degraded, context.degraded_since, context.snapshot()["degraded"]) == (False, None, None)
+    assert (context.degraded, context.snapshot()["degraded"]) == (None, None)
     server.kill()
-    start = time.time()
     note(context, "one")
     silence = rf"the store {server.url} has not answered for \d+ s; "
     assert re.fullmatch(f"{silence}1 change waits", context.snapshot()["degraded"] or "")
     note(context, "two")
 
     assert re.fullmatch(f"{silence}2 changes wait", context.snapshot()["degraded"] or "")
-    assert context.degraded_since == pytest.approx(start, abs=1)
     json.dumps(context.snapshot(), allow_nan=False)
     server.start()
     is_back(context)
-    assert (context.degraded_since, context.snapshot()["degraded"]) == (None, None)
+    assert (context.degraded, context.snapshot()["degraded"]) == (None, None)
 
 
 def test_journal_tells_when_the_outage_began_and_ended(server: RedisServer, context: JobContext) -> None:
@@ -135,7 +134,10 @@ def test_journal_tells_when_the_outage_began_and_ended(server: RedisServer, cont
     assert lost.at < back.at
 
 
-def test_event_loop_waits_a_second_once_and_not_again(server: RedisServer, store: Store, context: JobContext) -> None:
+def test_event_loop_waits_once_for_the_patience_and_not_again(server: RedisServer, store: Store) -> None:
+    limits = OutageLimits(patience_s=0.3, first_pause_s=0.02, longest_pause_s=0.05)
+    context = JobContext.create(store, job_record(), limits=limits)
+
     async def pauses() -> list[float]:
         async def one() -> float:
             start = time.perf_counter()
@@ -149,7 +151,7 @@ def test_event_loop_waits_a_second_once_and_not_again(server: RedisServer, store
     server.resume()
     is_back(context)
 
-    assert QUICK.patience_s <= first < 3
+    assert limits.patience_s <= first < 3
     assert sum(others) < 1
     assert len(messages(context)) == 51
     assert_stored(context, store)
@@ -233,7 +235,8 @@ def test_store_that_went_back_to_an_earlier_commit_of_ours_is_brought_forward(
 
     kept = [f"kept {number}" for number in range(commits_kept)]
     assert messages(context) == [*kept, "lost 0", "lost 1", "next"]
-    (rewound,) = messages(context, "store_rewound")
+    # The event is a commit of its own after "next", for which `note` does not wait.
+    (rewound,) = wait_until(lambda: messages(context, "store_rewound"), "the journal tells of it")
     assert rewound == f"the store {server.url} came back without the last 2 commits it had confirmed; written again"
     assert_stored(context, store)
 
@@ -284,7 +287,7 @@ def test_newer_master_that_wrote_meanwhile_is_never_overwritten(
         assert survives_pickle(caught.value)
     with pytest.raises(StoreConflictError, match=words):
         context.close()
-    assert context.is_degraded
+    assert context.degraded
     assert "somebody else wrote" in caplog.text
     assert JobContext.load(store, "my-ppo").record == newer.record
     assert messages(newer) == []
@@ -439,7 +442,7 @@ def test_context_that_is_idle_has_no_thread(store: Store, monkeypatch: pytest.Mo
 def test_chaos_keeps_the_store_out_of_reach_for_a_while(store: Store, context: JobContext) -> None:
     context.fail_for(0.3)
     note(context, "in chaos")
-    assert context.is_degraded
+    assert context.degraded
     is_back(context)
 
     assert "by chaos" in str(context.journal()[2].data["cause"])
@@ -461,7 +464,7 @@ def test_locked_file_is_an_outage(file_store: SqliteStore) -> None:
     blocker.execute("BEGIN IMMEDIATE")
     for number in range(5):
         note(context, str(number))
-    wait_until(lambda: context.is_degraded, "the lock is noticed")
+    wait_until(lambda: context.degraded, "the lock is noticed")
     assert f"the store {sqlite_url(file_store.path)} has not answered" in (context.degraded or "")
     blocker.close()
     is_back(context)
@@ -478,7 +481,7 @@ def test_lock_that_lasts_a_moment_is_no_word_in_the_journal(store_path: Path) ->
         blocker = sqlite3.connect(store_path, isolation_level=None)
         blocker.execute("BEGIN IMMEDIATE")
         note(context, "one")
-        assert context.is_degraded
+        assert context.degraded
         blocker.close()
         is_back(context)
 
@@ -491,7 +494,7 @@ def test_folder_that_goes_away_is_an_outage(file_store: SqliteStore, tmp_path: P
     file_store.path.parent.rename(tmp_path / "away")
     note(context, "one")
     note(context, "two")
-    assert context.is_degraded
+    assert context.degraded
     assert not file_store.path.parent.exists()
     (tmp_path / "away").rename(file_store.path.parent)
     is_back(context)
@@ -531,9 +534,9 @@ def test_full_disk_is_an_outage(store_path: Path) -> None:
             for number in range(3):
                 with context.change() as change:
                     change.event("note", str(number) * 300_000)
-            print(context.is_degraded)
+            print(context.degraded is not None)
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-            while context.is_degraded:
+            while context.degraded:
                 time.sleep(0.01)
             context.close()
             print(*(event.kind for event in JobContext.load(store, "a").journal()))

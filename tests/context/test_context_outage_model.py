@@ -79,7 +79,7 @@ def test_outages_leave_no_trace_but_their_own_words(steps: Steps) -> None:
     stored = store.load(RECORD.name)
     assert stored is not None
     assert (context.version, context.last_seq) == (stored.version, stored.last_seq)
-    assert not context.is_degraded
+    assert not context.degraded
     assert bool(store.faults_suffered) == any(faults for _, _, faults in steps)
 
 
@@ -103,7 +103,7 @@ def test_what_somebody_else_wrote_meanwhile_is_the_last_word(steps: Steps, other
                 change.event("note", f"new {number}")
     before = content(store)
     context.fail_for(0)
-    wait_until(lambda: "somebody else wrote" in (context.degraded or ""), "the old one is refused")
+    wait_until(lambda: "somebody else wrote" in (context.degraded or ""), "the old one is refused", pause_s=0.002)
 
     with pytest.raises(StoreError, match="somebody else wrote"), context.change() as change:
         change.event("note", "late")

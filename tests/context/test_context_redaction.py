@@ -51,6 +51,25 @@ TEXTS = [
     # by their own shape
     ("Authorization: Bearer abcdefgh12345", "Authorization: Bearer ***"),
     (f"login with hf_{'a' * 34} failed", "login with *** failed"),
+    # several problems in one message: only the value goes
+    (
+        "'+data.continuous_token.enable=True' is unknown; 'lr' must be a number, not 'x'",
+        "'+data.continuous_token.enable=True' is unknown; 'lr' must be a number, not 'x'",
+    ),
+    (
+        "'++data.hf_token=a b' is unknown; 'lr' must be a number, not 'x'",
+        "'++data.hf_token=***' is unknown; 'lr' must be a number, not 'x'",
+    ),
+    ("+data.continuous_token.enable=true: unknown; see 'x'", "+data.continuous_token.enable=true: unknown; see 'x'"),
+    (
+        "can't run 'python t.py HF_TOKEN=abc': no 'x' and no 'y'",
+        "can't run 'python t.py HF_TOKEN=***': no 'x' and no 'y'",
+    ),
+    ("'t.py --hf-token abc', but 'y' isn't", "'t.py --hf-token ***', but 'y' isn't"),
+    ("sh -c \"t.py HF_TOKEN='a b' x HF_TOKEN=a'b c'\" and 'y'", "sh -c \"t.py HF_TOKEN=*** x HF_TOKEN=***\" and 'y'"),
+    ("the word 'password=' is empty; 'x'", "the word 'password=' is empty; 'x'"),
+    ("'+password='abc'' and 'x'", "'+password=***' and 'x'"),
+    ("HF_TOKEN=a'b c'\" d\" e", "HF_TOKEN=*** e"),
     # sentences stay whole
     ("unexpected token: '}' at line 3", "unexpected token: '}' at line 3"),
     ("workload 'actor-3' sent no report for 42 s", "workload 'actor-3' sent no report for 42 s"),
@@ -106,16 +125,16 @@ def test_config_with_keys_other_than_text_is_redacted_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["a", "://", "a:", "--token ", "'token", "token=", "token='", "x@", "://a:", '"token": "\\']
+    "piece", ["a", "://", "a:", "--token ", "'token", "token=", "token='", "' token=", "x@", "://a:", '"token": "\\']
 )
 def test_long_text_costs_time_in_proportion(piece: str) -> None:
     """A pattern that looks at a megabyte again and again would stop the Master."""
     text = piece * (200_000 // len(piece))
 
-    start = time.perf_counter()
+    start = time.process_time()
     redact(text)
 
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
 
 
 PIECES = st.sampled_from(

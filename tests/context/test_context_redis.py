@@ -120,11 +120,28 @@ def test_keys_are_under_the_prefix(own_redis_server: RedisServer) -> None:
     with open_store(own_redis_server.url) as store, open_store(f"{own_redis_server.url}?prefix=b:") as other:
         commit(store)
         commit(other)
-        store.delete("a")
+        other.commit("b", expected_version=0, puts={})
 
-        assert (store.jobs(), other.jobs()) == ([], ["a"])
+        assert (store.jobs(), other.jobs()) == (["a"], ["a", "b"])
     keys = set(own_redis_server.client().keys())
-    assert keys == {"dlrl:schema", "dlrl:head:a", "b:schema", "b:jobs", "b:head:a", "b:documents:a", "b:journal:a"}
+    of_a = {f"{prefix}:{key}" for prefix in ("dlrl", "b") for key in ("head:a", "documents:a", "journal:a")}
+    assert keys == {*of_a, "dlrl:schema", "dlrl:jobs", "b:schema", "b:jobs", "b:head:b"}
+
+
+def test_job_that_an_earlier_dlrl_deleted_is_not_there_and_can_be_created(own_redis_server: RedisServer) -> None:
+    server = own_redis_server.client()
+    with open_store(own_redis_server.url) as store:
+        version = commit(store)
+        server.srem("dlrl:jobs", "a")
+        server.hset("dlrl:head:a", mapping={"is_live": "0", "commit_id": ""})
+        server.delete("dlrl:documents:a", "dlrl:journal:a")
+
+        assert (store.jobs(), store.load("a"), store.journal("a")) == ([], None, [])
+        with pytest.raises(StoreError, match="somebody deleted it, or the store lost it"):
+            commit(store, version)
+        assert commit(store, text="2") > version
+        assert store.jobs() == ["a"]
+        assert [(event.seq, event.text) for event in store.journal("a")] == [(1, "2")]
 
 
 def test_password_is_used_and_never_shown() -> None:
@@ -167,7 +184,7 @@ def test_server_that_is_not_there_is_named(own_redis_server: RedisServer) -> Non
     own_redis_server.kill()
     with open_store(own_redis_server.url) as store:
         uses: list[Callable[[], object]] = [lambda: store.load("a"), store.jobs, lambda: commit(store)]
-        for use in [*uses, lambda: store.delete("a"), lambda: store.journal("a"), store.warnings]:
+        for use in [*uses, lambda: store.journal("a"), store.warnings]:
             with pytest.raises(StoreUnavailableError, match="is the server up, and reachable") as caught:
                 use()
             assert f"the store {own_redis_server.url} does not answer: " in str(caught.value)
@@ -278,7 +295,7 @@ def test_database_that_is_not_ours_to_write_is_named_and_left_as_it_is(
         make(server)
         before = content(server)
 
-        for use in (lambda: commit(store, version), lambda: store.load("a"), lambda: store.delete("a")):
+        for use in (lambda: commit(store, version), lambda: store.load("a")):
             with pytest.raises(SchemaError, match=words) as caught:
                 use()
             assert own_redis_server.url in str(caught.value)

@@ -64,7 +64,6 @@ def test_reading_what_is_not_there_leaves_nothing_behind(sqlite_store: SqliteSto
     assert sqlite_store.load("a") is None
     assert sqlite_store.jobs() == []
     assert sqlite_store.journal("a") == []
-    sqlite_store.delete("a")
 
     assert not store_path.parent.exists()
 
@@ -152,7 +151,7 @@ def test_file_that_is_not_ours_to_write_is_named_and_left_as_it_is(tmp_path: Pat
     for use in (
         lambda store: commit(store, 1),
         lambda store: store.load("a"),
-        lambda store: store.delete("a"),
+        lambda store: store.jobs(),
     ):
         with SqliteStore(path) as store, pytest.raises((SchemaError, StoreError)) as caught:
             use(store)
@@ -234,6 +233,22 @@ def test_file_of_the_first_layout_is_read_as_it_is_and_brought_up_to_date_by_a_c
     assert sqlite3.connect(store_path).execute("PRAGMA user_version").fetchone() == (2,)
 
 
+def test_job_that_an_earlier_dlrl_deleted_is_not_there_and_can_be_created(store_path: Path) -> None:
+    with SqliteStore(store_path) as store:
+        version = commit(store)
+    older = sqlite3.connect(store_path)
+    older.executescript("DELETE FROM documents; DELETE FROM events; UPDATE jobs SET is_live = 0, last_seq = 0")
+    older.close()
+
+    with SqliteStore(store_path) as store:
+        assert (store.jobs(), store.load("a"), store.journal("a")) == ([], None, [])
+        with pytest.raises(StoreError, match="somebody deleted it, or the store lost it"):
+            commit(store, version)
+        commit(store, text="2")
+        assert store.jobs() == ["a"]
+        assert [(event.seq, event.text) for event in store.journal("a")] == [(1, "2")]
+
+
 @pytest.mark.parametrize("where", ["file/context.db", "directory"])
 def test_path_that_can_t_be_a_file_is_named(tmp_path: Path, where: str) -> None:
     (tmp_path / "file").touch()
@@ -268,7 +283,7 @@ def test_full_disk_refuses_the_commit_and_keeps_the_last_one(store_path: Path) -
 
 def test_deleted_secret_is_not_in_the_file_any_more(store_path: Path) -> None:
     with SqliteStore(store_path) as store:
-        commit(store, text="hunter2" * 100)
-        store.delete("a")
+        version = store.commit("a", expected_version=0, puts={"k": "hunter2" * 100})
+        store.commit("a", expected_version=version, puts={}, deletes=["k"])
 
     assert b"hunter2" not in store_path.read_bytes()

@@ -33,11 +33,9 @@ def test_settings_and_rights_of_the_page_are_enough(
             with context.change() as change:
                 change.event("note", "one")
             assert len(context.journal()) == 2
-            store.delete("my-ppo")
-            JobContext.create(store, job_record("again"))
         exec(compile(code, "choose-a-store.md", "exec"), {})
 
-        assert capsys.readouterr().out == f"redis://127.0.0.1:{server.port}/0\n['again']\n"
+        assert capsys.readouterr().out == f"redis://127.0.0.1:{server.port}/0\n['my-ppo']\n"
 
 
 def test_limits_of_the_page_are_those_of_the_code() -> None:

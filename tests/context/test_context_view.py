@@ -88,7 +88,7 @@ def test_snapshot_of_ten_thousand_workloads_is_quick_enough_to_ask_often(store: 
     context = JobContext.create(store, job_record(plan_json=plan), workloads)
     context.snapshot()
 
-    start = time.perf_counter()
+    start = time.process_time()
     context.snapshot()
 
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0

@@ -1,1 +1,1 @@
-"""The store on a Redis server, or one that speaks its language."""
+"""The store on a Redis server, or one with the same protocol."""

@@ -1,7 +1,7 @@
-"""RedisStore: the store for clusters. A server that every node reaches, Redis or one that speaks its language.
+"""RedisStore: the store for clusters, on a server with the Redis protocol that every node reaches.
 
-Needs redis-py: only `open_store` imports this module, when a URL asks for it. For each job there are, under a
-prefix, a hash 'head:<job>' (version, id of the last commit), a hash 'documents:<job>' and a list 'journal:<job>'.
+Needs redis-py: the plugin imports this module when a URL asks for it. Each job has, under a prefix, a hash
+'head:<job>' (version, id of the last commit), a hash 'documents:<job>' and a list 'journal:<job>'.
 """
 
 from __future__ import annotations
@@ -10,15 +10,48 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from dlrl_core.context.schema import check_schema
-from dlrl_core.context.store import Store, StoredEvent, StoredJob, new_commit_id, version_conflict
+from dlrl_core.context.store import Store, StoredEvent, StoredJob, check_schema, new_commit_id, version_conflict
 from dlrl_core.errors import SchemaError
 from dlrl_redis.client import RedisClient
-from dlrl_redis.scripts import COMMIT, DELETE
 from dlrl_redis.url import RedisUrl
 
 SCHEMA = 1
 """Number of the layout, kept under the key 'schema'."""
+
+# The script of a commit, which the server runs as one step and writes to the append-only file as one block. A script
+# that fails in the middle is not undone: so everything that could be refused is checked before the first write.
+# KEYS: schema, jobs, and head, documents and journal of the job. ARGV: schema, job, expected version, commit id, then
+# three numbers of arguments, then the arguments: keys and texts of documents to put, keys to delete, events.
+# Versions are times in microseconds: a server that crashes may lose what it confirmed last, and a version that an old
+# writer still expects must not come again. A head whose is_live is not 1 is that of a job that an earlier dlrl deleted.
+_COMMIT = """
+local schema = redis.call('GET', KEYS[1])
+if schema and schema ~= ARGV[1] then return {'schema', schema} end
+for number, wanted in pairs({[2] = 'set', [3] = 'hash', [4] = 'hash', [5] = 'list'}) do
+  local found = redis.call('TYPE', KEYS[number]).ok
+  if found ~= 'none' and found ~= wanted then return {'foreign', KEYS[number]} end
+end
+local head = redis.call('HMGET', KEYS[3], 'version', 'is_live', 'commit_id')
+local version = head[1]
+if version and not string.match(version, '^%d+$') then return {'foreign', KEYS[3]} end
+local current = '0'
+if version and head[2] == '1' then current = version end
+if current ~= '0' and head[3] == ARGV[4] then return {'written', current} end
+if current ~= ARGV[3] then return {'conflict', current} end
+local puts, deletes, events = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local now = redis.call('TIME')
+local at_least = tonumber(version or '0') + 1
+local next_version = string.format('%.0f', math.max(at_least, tonumber(now[1]) * 1000000 + tonumber(now[2])))
+local at = 8
+redis.call('SET', KEYS[1], ARGV[1])
+redis.call('SADD', KEYS[2], ARGV[2])
+redis.call('HSET', KEYS[3], 'version', next_version, 'is_live', '1', 'commit_id', ARGV[4])
+for argument = at + puts, at + puts + deletes - 1 do redis.call('HDEL', KEYS[4], ARGV[argument]) end
+for argument = at, at + puts - 1, 2 do redis.call('HSET', KEYS[4], ARGV[argument], ARGV[argument + 1]) end
+at = at + puts + deletes
+for argument = at, at + events - 1 do redis.call('RPUSH', KEYS[5], ARGV[argument]) end
+return {'written', next_version}
+"""
 
 
 class RedisStore(Store):
@@ -45,8 +78,7 @@ class RedisStore(Store):
         events: Sequence[str] = (),
         commit_id: str | None = None,
     ) -> int:
-        found, value = self._script(
-            COMMIT,
+        found, value = self._run_commit(
             job,
             expected_version,
             commit_id or new_commit_id(),
@@ -86,9 +118,6 @@ class RedisStore(Store):
         (names,) = self._read(("SMEMBERS", self._key("jobs")))
         return sorted(names)
 
-    def delete(self, job: str) -> None:
-        self._script(DELETE, job)
-
     def warnings(self) -> list[str]:
         facts = {**self._client.run("INFO", "persistence"), **self._client.run("INFO", "memory")}
         found = []
@@ -111,12 +140,13 @@ class RedisStore(Store):
         return self._prefix + ":".join(words)
 
     def _read(self, *commands: tuple[str | int, ...]) -> list[Any]:
-        """Their answers, all of one moment."""
+        """The replies to the commands, which run as one transaction."""
         schema, *answers = self._client.run_all(("GET", self._key("schema")), *commands)
         self._check_schema(schema)
         return answers
 
-    def _script(self, script: str, job: str, *arguments: str | int) -> tuple[str, str]:
+    def _run_commit(self, job: str, *arguments: str | int) -> tuple[str, str]:
+        """'written' or 'conflict', and the job's version."""
         keys = [
             self._key("schema"),
             self._key("jobs"),
@@ -124,7 +154,7 @@ class RedisStore(Store):
             self._key("documents", job),
             self._key("journal", job),
         ]
-        found, value = self._client.run("EVAL", script, len(keys), *keys, SCHEMA, job, *arguments)
+        found, value = self._client.run("EVAL", _COMMIT, len(keys), *keys, SCHEMA, job, *arguments)
         if found == "schema":
             self._check_schema(value)
         if found == "foreign":

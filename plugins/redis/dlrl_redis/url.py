@@ -1,4 +1,4 @@
-"""RedisUrl: which server, which database, how to log in. Only `label` may be shown."""
+"""RedisUrl: server, database and login of a store URL. Only its `label` may be shown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OPTIONS = ("db", "prefix", *_TLS_OPTIONS)
 
 @dataclass(frozen=True, kw_only=True)
 class RedisUrl:
-    """What a URL says. A wrong one is refused without being repeated: a password may be what is wrong with it."""
+    """The parts of a URL. The error of a wrong URL does not repeat it: the password may be the wrong part."""
 
     label: str
     """Such as 'redis://host:6379/0', free of secrets."""
