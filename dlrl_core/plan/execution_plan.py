@@ -8,6 +8,7 @@ what Ray reserves for it.
 from __future__ import annotations
 
 import functools
+import html
 from collections import defaultdict
 from typing import Any, NamedTuple
 
@@ -234,6 +235,21 @@ class ExecutionPlan(_Frozen):
         from dlrl_core.plan.picture_text import picture_of
 
         return picture_of(self)
+
+    def __repr__(self) -> str:
+        from dlrl_core.plan.picture_text import headline
+
+        return f"<ExecutionPlan: {headline(self)}>"
+
+    def _repr_html_(self) -> str:
+        """The picture for a notebook: drawn if the plugin for it is installed, else as text."""
+        from dlrl_core.errors import PluginError
+
+        try:
+            drawn = self.to_svg()
+        except PluginError:
+            return f"<pre>{html.escape(str(self))}</pre>"
+        return drawn[drawn.index("<svg") :]
 
     def to_svg(self) -> str:
         """The same picture as an SVG document that needs nothing else."""

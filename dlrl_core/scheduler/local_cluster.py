@@ -88,7 +88,7 @@ class LocalCluster:
                     return
                 self._unread += received
             elif patience.is_lost():
-                raise ClusterError(self._failure(f"it was waited for {self._waits_for} {patience}"))
+                raise ClusterError(self._failure(f"{self._waits_for} was waited for {patience}"))
 
     def _movement(self) -> tuple[object, ...]:
         return self._waits_for, sizes_of(self.folder, "keeper.log"), sizes_of(self.folder, "ray/session_*/logs/*.*")

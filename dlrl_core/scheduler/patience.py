@@ -29,8 +29,8 @@ class Patience:
         now = time.monotonic()
         waited, still = now - self._began, now - self._moved
         if still >= self._still_s:
-            return f"for {waited:.0f} s, and nothing moved for the last {still:.0f} s (limit {self._still_s:g} s)"
-        return f"for {waited:.0f} s (limit {self._most_s:g} s)"
+            return f"{waited:.0f} s, and nothing moved for the last {still:.0f} s (limit {self._still_s:g} s)"
+        return f"{waited:.0f} s (limit {self._most_s:g} s)"
 
 
 def sizes_of(folder: Path, pattern: str) -> Hashable:

@@ -102,12 +102,13 @@ def ask_for_move(job: str, run_id: str, number: int, plan: ExecutionPlan, index:
 
 def _made(name: str, bundles: Sequence[Mapping[str, float]], nodes: Sequence[str]) -> PlacementGroup:
     """A new placement group with each bundle on its node; it outlives the process that asked."""
-    return placement_group(
+    made: PlacementGroup = placement_group(
         [dict(bundle) for bundle in bundles],
         name=name,
         lifetime="detached",
         bundle_label_selector=[{_NODE_ID: node} for node in nodes],
     )
+    return made
 
 
 def release_spare(job: str, run_id: str, node_id: str) -> None:
