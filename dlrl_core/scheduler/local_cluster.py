@@ -6,6 +6,7 @@ A driver has at most one; a second job at the same time adds its own nodes to it
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import re
@@ -115,7 +116,8 @@ class LocalCluster:
 
     def stop(self) -> None:
         """End all of it. The keeper removes the folder; so does this process, in case the keeper was killed."""
-        if self._keeper.stdin is not None:
+        assert self._keeper.stdin is not None
+        with contextlib.suppress(OSError):  # a request that a killed keeper never read
             self._keeper.stdin.close()
         try:
             self._keeper.wait(timeout=20)
