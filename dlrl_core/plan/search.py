@@ -165,11 +165,11 @@ def search(problem: Problem, units: Sequence[int], patience: int) -> Placement |
 
 class _Search:
     def __init__(self, problem: Problem, units: Sequence[int], patience: int) -> None:
-        self._problem = problem
+        self.problem = problem
         self._units = units
         self._order = order_of(problem)
         self._left: list[Amounts] = list(problem.caps)
-        self._guests = [0] * len(problem.nodes)
+        self.guests = [0] * len(problem.nodes)
         self._node_units: list[NodeUnits] = [[] for _ in units]
         self._hopeless: set[object] = set()
         self._rooms: dict[tuple[int, int], int] = {}
@@ -179,12 +179,12 @@ class _Search:
         keys = {key for group in problem.groups for key in (*group.labels, *group.spread_over, *group.pack_into)}
         self._labels = [tuple(node.labels.get(key) for key in sorted(keys)) for node in problem.nodes]
         self._numbers: dict[object, int] = {}
-        self._states = [self._state(node) for node in range(len(problem.nodes))]
+        self.states = [self._state(node) for node in range(len(problem.nodes))]
         """A number for the state of each node: nodes with the same number are interchangeable."""
 
     def place(self, depth: int) -> Placement | None:
         """Place the groups from this one on."""
-        situation = (depth, tuple(sorted(self._states)))
+        situation = (depth, tuple(sorted(self.states)))
         if situation in self._hopeless:
             return None
         self.step(self._cost)
@@ -194,14 +194,14 @@ class _Search:
         return found
 
     def _placed(self) -> Placement | None:
-        spares = choose_spares(self._problem, self._node_units)
+        spares = choose_spares(self.problem, self._node_units)
         if spares is None:
             return None
         node_units = tuple(list(units) for units in self._node_units)
         return Placement(units=tuple(self._units), node_units=node_units, spares=spares)
 
     def _tried(self, depth: int) -> Placement | None:
-        if not all(map(self._has_room, self._order[depth:])) or not can_be_replaced(self._problem, self._node_units):
+        if not all(map(self._has_room, self._order[depth:])) or not can_be_replaced(self.problem, self._node_units):
             return None
         group = self._order[depth]
         for way in self._ways(group):
@@ -213,37 +213,37 @@ class _Search:
         return None
 
     def _state(self, node: int) -> int:
-        state = (self._left[node], self._guests[node], self._labels[node], self._problem.caps[node])
+        state = (self._left[node], self.guests[node], self._labels[node], self.problem.caps[node])
         return self._numbers.setdefault(state, len(self._numbers))
 
     def _put(self, group: int, way: NodeUnits, sign: int) -> None:
-        need = self._problem.needs[group]
+        need = self.problem.needs[group]
         for node, units in way:
             self._left[node] = tuple(
                 have - sign * units * one for have, one in zip(self._left[node], need, strict=True)
             )
-            self._guests[node] ^= 1 << group
-            self._states[node] = self._state(node)
+            self.guests[node] ^= 1 << group
+            self.states[node] = self._state(node)
         self._node_units[group] = sorted(way) if sign > 0 else []
 
     def _ways(self, group: int) -> Iterator[NodeUnits]:
         """All ways to place the group now."""
-        problem, units = self._problem, self._units[group]
+        problem, units = self.problem, self._units[group]
         for nodes in problem.partitions[group]:
             rooms = {node: room for node in nodes if (room := self._room(group, node))}
-            order = sorted(rooms, key=lambda n: (not self._guests[n], -rooms[n], self._states[n], n))
+            order = sorted(rooms, key=lambda n: (not self.guests[n], -rooms[n], self.states[n], n))
             caps = problem.spread_caps(group, nodes, units)
             yield from _Distribution(self, group, order, rooms, caps).ways(0, units, self._openable())
 
     def _openable(self) -> int:
-        return self._problem.most_nodes - sum(guests > 0 for guests in self._guests)
+        return self.problem.most_nodes - sum(guests > 0 for guests in self.guests)
 
     def _room(self, group: int, node: int) -> int:
         """How many units of the group the node takes now."""
-        key = (group, self._states[node])
+        key = (group, self.states[node])
         if (room := self._rooms.get(key)) is None:
-            demand, problem = self._problem.groups[group], self._problem
-            is_free = not any(self._guests[node] >> foe & 1 for foe in demand.foes)
+            demand, problem = self.problem.groups[group], self.problem
+            is_free = not any(self.guests[node] >> foe & 1 for foe in demand.foes)
             room = min(self._units[group], problem.fit(group, self._left[node])) if is_free else 0
             if demand.units_per_node:
                 room = demand.units_per_node if room >= demand.units_per_node else 0
@@ -253,9 +253,9 @@ class _Search:
     def _has_room(self, group: int) -> bool:
         """Whether the group might fit if it came next; False is certain."""
         openable = self._openable()
-        for nodes in self._problem.partitions[group]:
-            used = sum(self._room(group, node) for node in nodes if self._guests[node])
-            new = sorted((self._room(group, node) for node in nodes if not self._guests[node]), reverse=True)
+        for nodes in self.problem.partitions[group]:
+            used = sum(self._room(group, node) for node in nodes if self.guests[node])
+            new = sorted((self._room(group, node) for node in nodes if not self.guests[node]), reverse=True)
             if used + sum(new[:openable]) >= self._units[group]:
                 return True
         return False
@@ -265,12 +265,6 @@ class _Search:
         if self._patience < 0:
             raise PatienceLostError
 
-    def same(self, one: int, other: int) -> bool:
-        return self._states[one] == self._states[other]
-
-    def is_new(self, node: int) -> bool:
-        return not self._guests[node]
-
 
 class _Distribution:
     """All ways to distribute a group's units over these nodes."""
@@ -279,12 +273,13 @@ class _Distribution:
         self, search: _Search, group: int, order: list[int], rooms: dict[int, int], caps: dict[str, int]
     ) -> None:
         self._search = search
-        self._nodes = search._problem.nodes
+        problem = search.problem
+        self._nodes = problem.nodes
         self._order = order
         self._rooms = rooms
         self._caps = caps
-        self._step = search._problem.groups[group].step
-        self._is_block = search._problem.groups[group].units_per_node is not None
+        self._step = problem.groups[group].step
+        self._is_block = problem.groups[group].units_per_node is not None
         self._rest = [0] * (len(order) + 1)
         for index in range(len(order) - 1, -1, -1):
             self._rest[index] = self._rest[index + 1] + rooms[order[index]]
@@ -301,7 +296,7 @@ class _Distribution:
         node = self._order[index]
         for count in self._choices(index, units, can_open=openable > 0):
             self._take(node, count)
-            is_opened = count > 0 and self._search.is_new(node)
+            is_opened = count > 0 and not self._search.guests[node]
             yield from self.ways(index + 1, units - count, openable - is_opened)
             self._take(node, -count)
 
@@ -309,11 +304,11 @@ class _Distribution:
         """How many units the node may get, the most first; never more than a node before it that is the same."""
         node = self._order[index]
         most = min(units, self._rooms[node])
-        if index and self._search.same(node, self._order[index - 1]):
+        if index and self._search.states[node] == self._search.states[self._order[index - 1]]:
             most = min(most, self._counts.get(self._order[index - 1], 0))
         for key, cap in self._caps.items():
             most = min(most, cap - self._spread.get((key, self._nodes[node].labels[key]), 0))
-        if not can_open and self._search.is_new(node):
+        if not can_open and not self._search.guests[node]:
             most = 0
         if self._is_block:
             return [self._step, 0] if most >= self._step else [0]

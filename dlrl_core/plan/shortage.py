@@ -5,6 +5,7 @@ The changes are found by planning the changed job, or the job on the changed clu
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ _SHOWN = 2
 _MOST_NODES_MORE = 64
 
 Changed = tuple[JobSpec, ClusterView]
+_RoleText = Callable[[str, Any], str]
 Imagine = Callable[[JobSpec], ClusterView]
 """The nodes that a job's own shape allows."""
 
@@ -61,10 +63,11 @@ def _need_together(problem: Problem, resource: int) -> str:
 def _need_of_group(problem: Problem, group: int) -> str:
     demand = problem.groups[group]
     per_node = demand.units_per_node
+    unlimited = [name for node in problem.nodes[:1] for name, amount in node.free.items() if math.isinf(amount)]
     amounts = [
         f"{_shown_amount(amount_of(steps * (per_node or 1)))} {name}"
         for name, steps in zip(problem.resources, problem.needs[group], strict=True)
-        if steps and (_is_finite(problem, name) or not problem.needs[group][0])
+        if steps and (name not in unlimited or not problem.needs[group][0])
     ]
     if per_node:
         each = " each" if demand.min_units > per_node else ""
@@ -153,10 +156,6 @@ def _names_of(demands: Iterable[HostGroupDemand]) -> str:
     return ", ".join(f"'{name}'" for demand in demands for name in demand.names)
 
 
-def _is_finite(problem: Problem, resource: str) -> bool:
-    return not any(math.isinf(node.free.get(resource, 0)) for node in problem.nodes[:1])
-
-
 def _shown_amount(amount: float) -> str:
     """Whole numbers in full, others with the digits that Ray counts."""
     return f"{amount:.4f}".rstrip("0").rstrip(".")
@@ -197,20 +196,12 @@ class _Checks:
         values = family.values
         if not values or not self._fits(family.change(values[-1])):
             return None
-        low, high = 0, len(values) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if self._fits(family.change(values[middle])):
-                high = middle
-            else:
-                low = middle + 1
-        return family.text(values[high]) if self._left >= 0 else None
+        smallest = bisect.bisect_left(values, True, hi=len(values) - 1, key=lambda one: self._fits(family.change(one)))
+        return family.text(values[smallest]) if self._left >= 0 else None
 
     def _fits(self, changed: Changed) -> bool:
         self._left -= 1
-        if self._left < 0:
-            return False
-        return fits(Problem(*changed, patience=_PATIENCE))
+        return self._left >= 0 and fits(Problem(*changed, patience=_PATIENCE))
 
 
 class _Changes:
@@ -247,11 +238,12 @@ class _Changes:
     def _changed(self, spec: JobSpec) -> Changed:
         return spec, self._cluster if self._imagine is None else self._imagine(spec)
 
-    def _field(self, name: str, values: Sequence[int]) -> _Family:
+    def _field(self, name: str, values: Sequence[Any], text: str = "") -> _Family:
+        """Changes of one field of the job; `text` where its value does not tell what changes."""
         return _Family(
             values=values,
             change=lambda value: self._changed(self._spec.model_copy(update={name: value})),
-            text=lambda value: f"{name}={value}",
+            text=lambda value: text or f"{name}={value}",
         )
 
     def _of_roles(self, group: int) -> Iterator[_Family]:
@@ -280,12 +272,9 @@ class _Changes:
             yield self._fewer_cpus(list(sizes))
 
     def _roles(
-        self,
-        names: list[str],
-        values: Sequence[Any],
-        update: Callable[[str, Any], dict[str, Any]],
-        text: Callable[[str, Any], str],
+        self, names: list[str], values: Sequence[Any], update: Callable[[str, Any], dict[str, Any]], text: _RoleText
     ) -> _Family:
+        """Changes of several roles at once."""
         return _Family(
             values=values,
             change=lambda value: self._changed(_with_roles(self._spec, {name: update(name, value) for name in names})),
@@ -294,21 +283,16 @@ class _Changes:
 
     def _without(self, field: str, names: list[str]) -> _Family:
         nothing: Any = {} if field == "node_labels" else None
-        return _Family(
-            values=[nothing],
-            change=lambda value: self._changed(_with_roles(self._spec, {name: {field: value} for name in names})),
-            text=lambda _: f"no {field} for {' and '.join(repr(name) for name in names)}",
+        begin = f"no {field} for "
+        return self._roles(
+            names, [nothing], lambda _, value: {field: value}, lambda name, _: f"{begin * (name == names[0])}'{name}'"
         )
 
     def _without_separation(self, names: set[str]) -> _Family:
         owners = names | {name.partition(".")[0] for name in names}
         kept = tuple(group for group in self._spec.separations if not owners.intersection(group))
         dropped = [" and ".join(f"'{n}'" for n in one) for one in self._spec.separations if one not in kept]
-        return _Family(
-            values=[kept],
-            change=lambda value: self._changed(self._spec.model_copy(update={"separations": value})),
-            text=lambda _: f"no separation of {', nor of '.join(dropped)}",
-        )
+        return self._field("separations", [kept], f"no separation of {', nor of '.join(dropped)}")
 
     def _fewer_cpus(self, names: list[str]) -> _Family:
         resources = {name: self._spec.seatings[name].resource for name in names}
