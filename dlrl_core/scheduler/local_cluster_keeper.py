@@ -15,6 +15,7 @@ import shutil
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,17 @@ _KEPT_LOGS = 10
 def main() -> None:
     folder, kept = Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else None
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    answers = os.fdopen(os.dup(1), "w")  # ours alone: what Ray prints goes to the log
+    os.dup2(2, 1)
+
+    def say(**what: str) -> None:
+        print(json.dumps(what), file=answers, flush=True)
+
     try:
-        _serve()
+        _serve(say)
     except Exception as error:  # noqa: BLE001 - told to the driver, which ends this process
         traceback.print_exc()
-        _say(failed=f"{type(error).__name__}: {error}")
+        say(failed=f"{type(error).__name__}: {error}")
         sys.stdin.read()  # the driver reads the logs first
     finally:
         remove(folder, kept)
@@ -50,7 +57,7 @@ def remove(folder: Path, kept: Path | None) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _serve() -> None:
+def _serve(say: Callable[..., None]) -> None:
     # Ray's own class for several raylets on one machine; its children die with this process.
     from ray.cluster_utils import Cluster
 
@@ -59,12 +66,12 @@ def _serve() -> None:
         for line in sys.stdin:
             nodes, added = json.loads(line)["nodes"], []
             for number, node in enumerate(nodes, 1):
-                _say(waits_for=f"the start of node {number} of {len(nodes)}")
+                say(waits_for=f"the start of node {number} of {len(nodes)}")
                 added.append(cluster.add_node(wait=False, **_node_args(**node, is_head=cluster.head_node is None)))
             for number, node in enumerate(added, 1):  # an older node may have been lost meanwhile
-                _say(waits_for=f"the registration of node {number} of {len(nodes)}")
+                say(waits_for=f"the registration of node {number} of {len(nodes)}")
                 _wait_for_node(cluster, node)
-            _say(address=cluster.address)
+            say(address=cluster.address)
     finally:
         cluster.shutdown()
 
@@ -78,10 +85,6 @@ def _wait_for_node(cluster: Any, node: Any) -> None:
             ended = [f"{kind} with code {process.returncode}" for kind, process in node.dead_processes()]
             if ended:
                 raise RuntimeError(f"a node did not come up: its {' and its '.join(ended)} ended") from None
-
-
-def _say(**what: str) -> None:
-    print(json.dumps(what), flush=True)
 
 
 def _node_args(*, resources: dict[str, float], labels: dict[str, str], is_head: bool) -> dict[str, Any]:
