@@ -1,10 +1,9 @@
-"""How a driver gets to a Ray cluster: the one it is in, the one it names, or an embedded local one."""
+"""The Ray cluster of a driver: the one it has joined, the one it names, or an embedded local one."""
 
 from __future__ import annotations
 
 import logging
 import os
-import socket
 import sys
 import threading
 from dataclasses import dataclass
@@ -19,18 +18,20 @@ _LISTEN_S = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:
-    """A driver's hold on Ray for one job. `close` when the job has ended."""
+    """A driver's use of Ray for one job; `close` it when the job has ended."""
 
     is_embedded: bool
+    logs: Path | None = None
+    """Where the output of all processes and Ray's logs are: on each node, or with an embedded Ray after its end."""
     is_ours: bool
     """We called ray.init, so we call ray.shutdown."""
 
     def close(self) -> None:
-        _holds.leave(self)
+        _connections.leave(self)
 
 
-class _Holds:
-    """Counts the jobs of this driver that need Ray; the last one to go disconnects."""
+class _Connections:
+    """Counts the jobs of this driver that use Ray; when the last one ends, it disconnects."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -39,6 +40,7 @@ class _Holds:
     def join(self, address: str | None, spec: JobSpec | None) -> Connection:
         import ray
 
+        from dlrl_core.scheduler.cluster_probe import session_logs
         from dlrl_core.scheduler.local_cluster import shared_cluster
 
         with self._lock:
@@ -46,7 +48,7 @@ class _Holds:
             if ray.is_initialized():
                 _check_same_cluster(address)
                 if self._count == 0:
-                    return Connection(is_embedded=False, is_ours=False)
+                    return Connection(is_embedded=False, is_ours=False, logs=session_logs())
                 is_embedded = shared_cluster.is_up and spec is not None
             elif named:
                 _init(named)
@@ -58,7 +60,8 @@ class _Holds:
             if is_embedded and spec is not None:
                 self._start_nodes_for(spec)
             self._count += 1
-            return Connection(is_embedded=is_embedded, is_ours=True)
+            logs = shared_cluster.kept_logs if is_embedded else session_logs()
+            return Connection(is_embedded=is_embedded, is_ours=True, logs=logs)
 
     def _start_nodes_for(self, spec: JobSpec) -> None:
         import ray
@@ -82,6 +85,7 @@ class _Holds:
             return
         import ray
 
+        from dlrl_core.scheduler.driver_output import driver_output
         from dlrl_core.scheduler.local_cluster import shared_cluster
 
         with self._lock:
@@ -90,21 +94,22 @@ class _Holds:
                 shared_cluster.release()
             if self._count == 0:
                 ray.shutdown()
+                driver_output.restore()
                 shared_cluster.stop_if_unused()
 
 
-_holds = _Holds()
+_connections = _Connections()
 
 
 def connect(address: str | None = None, spec: JobSpec | None = None) -> Connection:
     """Join the cluster that is named or already joined; without one, start a local Ray shaped like the job."""
-    return _holds.join(address, spec)
+    return _connections.join(address, spec)
 
 
 def _check_framework(spec: JobSpec) -> None:
-    """Processes on this machine find what this one finds: a framework that is missing is told before any starts.
+    """Raise before anything starts if the job's framework is not installed here; only for an embedded Ray.
 
-    Nodes of a cluster may have what the driver lacks; there, the processes tell.
+    The nodes of a cluster may have what the driver lacks; there, the workloads raise.
     """
     from dlrl_core.plugin import plugin_host
 
@@ -113,7 +118,7 @@ def _check_framework(spec: JobSpec) -> None:
 
 
 def _check_same_cluster(address: str | None) -> None:
-    """One process is in one Ray cluster at a time; an address that names another one is an error, not ignored."""
+    """Raise if an address names another cluster than the one this process has joined: it can join only one."""
     import ray
 
     current = ray.get_runtime_context().gcs_address
@@ -128,25 +133,29 @@ def _init(address: str) -> None:
     import ray
     from ray.exceptions import RayError
 
-    _check_somebody_listens(address)
+    from dlrl_core.scheduler.driver_output import driver_output
+
+    _check_listens(address)
+    driver_output.filter()
     try:
         ray.init(address=address, logging_level=logging.WARNING, configure_logging=False)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError, RayError) as error:
+        driver_output.restore()
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ClusterError(f"can't join the Ray cluster at '{address}': {reason}") from error
 
 
-def _check_somebody_listens(address: str) -> None:
-    """Ray itself tries a dead address for minutes; one word of TCP tells it at once."""
+def _check_listens(address: str) -> None:
+    """Raise at once if nothing listens there: Ray itself tries a dead address for minutes."""
+    from dlrl_core.scheduler.cluster_probe import no_answer
+
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit() or "/" in host:
         return  # 'auto', 'ray://...': Ray's to judge
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_LISTEN_S).close()
-    except (OSError, OverflowError) as error:
+    if (reason := no_answer(address, _LISTEN_S)) is not None:
         raise ClusterError(
-            f"can't join the Ray cluster at '{address}': nobody listens there ({error}); is it running?"
-        ) from error
+            f"can't join the Ray cluster at '{address}': nobody listens there ({reason}); is it running?"
+        )
 
 
 def _announce(shape: ClusterView, spec: JobSpec) -> None:

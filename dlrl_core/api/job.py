@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import sys
 import sysconfig
@@ -21,22 +22,25 @@ from dlrl_core.spec import JobSpec, check_name
 if TYPE_CHECKING:
     from dlrl_core.master.launch import MasterLaunch
 
-_MASTER_UP_S = 120.0
+_MASTER_STILL_S = 120.0
+"""A submit fails if its Master does not come up and nothing of it moves for this long."""
+_MOST_MASTER_S = 900.0
+_LOOK_S = 1.0
 WAIT_FOR_RESOURCES_S = 60.0
 """How long a job waits for resources that others hold, unless it is told otherwise."""
 
 
 class RLJob:
-    """Built by RLJobBuilder. Frozen in what it is; `submit` runs it."""
+    """A job as RLJobBuilder built it; `submit` runs it."""
 
     def __init__(self, spec: JobSpec) -> None:
         self.spec = spec
         self._handle: JobHandle | None = None
 
     def plan(self, cluster: ClusterView | None = None) -> ExecutionPlan:
-        """Who would sit where, on this cluster, or on the smallest one that fits. Starts nothing.
+        """Each workload's node, device and share, on this cluster or on the smallest one that fits. Starts nothing.
 
-        Print it, or draw it with `.to_svg()` or `.to_html()`.
+        Print the plan, or draw it with `.to_svg()` or `.to_html()`.
         """
         plan = make_plan(self.spec, cluster or needed_cluster(self.spec))
         return plan.model_copy(update={"deaths": deaths_of(self.spec)})
@@ -85,8 +89,23 @@ class RLJob:
         return self._submitted("ask").status()
 
     def stop(self, reason: str = "stopped by the user") -> None:
-        """Stop the last submission and wait until nothing of it is left."""
+        """Stop the last submission, and wait until all its processes have ended."""
         self._submitted("stop").stop(reason)
+
+    def __repr__(self) -> str:
+        """What it is, or the state and step of the last submission as they were last seen."""
+        if self._handle is not None:
+            return repr(self._handle).replace("JobHandle", "RLJob", 1)
+        roles = ", ".join(f"{role.total} {role.role}" for role in self.spec.roles)
+        return f"<RLJob of trainer '{self.spec.trainer}' with {roles}: not submitted>"
+
+    def _repr_html_(self) -> str:
+        """The plan, as a notebook shows it; the reason where there is none."""
+        try:
+            plan = self.plan()._repr_html_()
+        except PlanError as error:
+            plan = f"<pre>{html.escape(str(error))}</pre>"
+        return f"<p><code>{html.escape(repr(self))}</code></p>{plan}"
 
     def _submitted(self, action: str) -> JobHandle:
         if self._handle is None:
@@ -141,7 +160,7 @@ class RLJob:
 
 
 def _call_off(master: Any) -> None:
-    """End a Master whose submit failed: by its own stop, so that the record says so, else by force."""
+    """End a Master whose submit failed: by its own stop, so that the record has the reason, else by force."""
     import ray
 
     try:
@@ -160,7 +179,7 @@ def _durable_folder(spec: JobSpec, name: str, run_id: str) -> str:
 
 
 def _plan_now(spec: JobSpec, wait_s: float) -> ExecutionPlan | None:
-    """The plan on what is free now; None if the job fits the cluster, and may wait until others give back enough."""
+    """The plan on what is free now; None if the job fits the cluster and has to wait for resources of other jobs."""
     from dlrl_core.scheduler.cluster_probe import view_capacity, view_cluster
 
     try:
@@ -173,7 +192,7 @@ def _plan_now(spec: JobSpec, wait_s: float) -> ExecutionPlan | None:
 
 
 def _refuse_if_alive(name: str) -> None:
-    """A living job keeps its name; an ended one whose Master still lingers gives it up."""
+    """Raise JobExistsError if a job of this name runs; end the Master of one that has ended."""
     import ray
 
     from dlrl_core.scheduler.names import MASTER
@@ -187,20 +206,37 @@ def _refuse_if_alive(name: str) -> None:
             raise JobExistsError(name, _exists(name))
         ray.get(master.leave.remote(), timeout=10)
     except ray.exceptions.RayError:
-        return  # it went while we asked
+        return  # it ended while it was asked
 
 
 def _await_opened(name: str, master: Any) -> None:
-    """The Master has taken up the job, or its reason not to is raised and it is gone."""
+    """Returns when the Master has taken up the job; else raises its reason.
+
+    A Master that is starting is waited for as long as its state, or the logs of processes on this node, change.
+    """
     import ray
 
+    from dlrl_core.scheduler.cluster_probe import session_logs, state_of
+    from dlrl_core.scheduler.patience import Patience, sizes_of
+    from dlrl_core.workload.ask import one_line
+
+    def look() -> tuple[object, ...]:
+        logs = session_logs()
+        return state_of(master), None if logs is None else sizes_of(logs, "*worker*")
+
+    opened, patience = master.opened.remote(), Patience(look, still_s=_MASTER_STILL_S, most_s=_MOST_MASTER_S)
     try:
-        ray.get(master.opened.remote(), timeout=_MASTER_UP_S)
+        while not ray.wait([opened], timeout=_LOOK_S)[0]:
+            if patience.is_lost():
+                raise ClusterError(
+                    f"the master of job '{name}' did not come up: Ray has its actor as {state_of(master)}; "
+                    f"it was waited for {patience}; logs are in {session_logs()}"
+                )
+        ray.get(opened)
     except ray.exceptions.RayTaskError as error:
         raise (error.cause if isinstance(error.cause, DlrlError) else error) from None
     except ray.exceptions.RayError as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ClusterError(f"the master of job '{name}' did not come up: {reason}") from error
+        raise ClusterError(f"the master of job '{name}' did not come up: {one_line(error)}") from error
 
 
 def _exists(name: str) -> str:

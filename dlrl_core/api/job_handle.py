@@ -1,9 +1,11 @@
-"""JobHandle: a submitted job from a driver's side, or anybody else's."""
+"""JobHandle: a submitted job, seen from the driver or from another process."""
 
 from __future__ import annotations
 
 import contextlib
+import html
 import pickle
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -43,7 +45,7 @@ class JobResult:
 
 
 class JobHandle:
-    """Wait for a job, ask it, stop it. Made by RLJob.submit, or by `attach` from another process."""
+    """A running job: wait for it, ask it, stop it. Made by RLJob.submit, or by `attach` from another process."""
 
     def __init__(self, name: str, master: Any, connection: Connection, *, is_submitter: bool = True) -> None:
         self.name = name
@@ -52,12 +54,13 @@ class JobHandle:
         self._is_submitter = is_submitter
         self._last: JobStatus | None = None
         self._ending: Any = None
-        # Asked once and kept: the answer reaches this process when the job ends, whenever we look at it.
+        self._logs = connection.logs
+        # Asked once and kept: the answer arrives in this process when the job ends.
         self._ended_ref: Any = master.ended.remote(None)
 
     @classmethod
     def attach(cls, name: str, connection: Connection) -> JobHandle:
-        """The handle of a job that runs on the cluster this process is connected to."""
+        """The handle of a job that runs on the cluster this process has joined."""
         from dlrl_core.scheduler.names import MASTER
         from dlrl_core.scheduler.workload_launcher import find_actor
 
@@ -92,7 +95,7 @@ class JobHandle:
                 if self._last is None:
                     raise
                 self._last = JobStatus(view={**self._last.view, "degraded": str(error)})
-            except ClusterError:  # the Master has gone, as somebody else saw the end first
+            except ClusterError:  # the Master was let go by another process that saw the end first
                 if not self._has_ended_by_record():
                     raise
         assert self._last is not None
@@ -112,18 +115,20 @@ class JobHandle:
             self._ask_ending(_ASK_S, deadline)
 
     def what_becomes_of_it(self) -> str:
-        """What happens to the job when this process leaves it, in words."""
+        """What happens to the job when this process leaves it, for a message."""
         if self._connection.is_embedded:
             return "its local Ray ends with this process"
         return f"stop it with: dlrl stop {self.name}"
 
     def detach(self) -> None:
-        """Leave the job to itself: this process no longer needs it, or the cluster."""
+        """Leave the job running: this process no longer needs it, or the cluster."""
         self._connection.close()
 
     def _ask_ending(self, period_s: float, deadline: float | None) -> None:
         import ray
-        from ray.exceptions import RayActorError
+        from ray.exceptions import ActorDiedError, RayActorError
+
+        from dlrl_core.workload.ask import one_line
 
         left = period_s if deadline is None else max(0.0, min(period_s, deadline - time.monotonic()))
         ready, _ = ray.wait([self._ended_ref], timeout=left)
@@ -132,8 +137,8 @@ class JobHandle:
         try:
             ending = ray.get(self._ended_ref)
         except RayActorError as error:
-            if _is_dead(error):
-                raise ClusterError(f"the master of job '{self.name}' does not answer: {_line(error)}") from error
+            if isinstance(error, ActorDiedError):
+                raise ClusterError(f"the master of job '{self.name}' does not answer: {one_line(error)}") from error
             self._ask(self._master.ping)  # it is being restarted
             self._ended_ref = self._master.ended.remote(None)
             return
@@ -142,7 +147,7 @@ class JobHandle:
         self._let_go()
 
     def _has_ended_by_record(self) -> bool:
-        """The Master is gone before we heard of the end, as somebody else let it go. The store knows how it ended."""
+        """Whether the store has the end of this job; for a Master that ended before this process heard of the end."""
         from dlrl_core.master.ending import written_ending
 
         record = self._final_record()
@@ -153,7 +158,7 @@ class JobHandle:
         return True
 
     def _final_record(self) -> JobContext | None:
-        """What the store has of this run, if it has ended."""
+        """The record of this run in the store, if it has ended."""
         from dlrl_core.context import JobContext, default_store_url, open_store
 
         try:
@@ -167,7 +172,7 @@ class JobHandle:
     def _final_status(self, ending: Any) -> JobStatus:
         try:
             return JobStatus.from_snapshot(self._ask(self._master.status))
-        except (ClusterError, StoreUnavailableError):  # the Master has gone in between; how the job ended, we know
+        except (ClusterError, StoreUnavailableError):  # the Master has ended meanwhile; the ending is known
             record = self._final_record()
             if record is not None:
                 return JobStatus.from_snapshot(record.snapshot())
@@ -179,38 +184,30 @@ class JobHandle:
             )
 
     def _ask(self, method: Any, *args: Any) -> Any:
-        """Ask the Master; one that is being restarted is asked again until it is back."""
-        import ray
-        from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+        """The Master's answer; one that is being restarted is asked again until it is back."""
+        from dlrl_core.workload.ask import NoAnswerError, ask_restarting
 
-        deadline = time.monotonic() + _MASTER_BACK_S
-        while True:
-            try:
-                return ray.get(method.remote(*args), timeout=_MASTER_BACK_S)
-            except GetTimeoutError as error:
-                raise ClusterError(
-                    f"the master of job '{self.name}' lives but has not answered for {_MASTER_BACK_S:g} s"
-                ) from error
-            except RayTaskError as error:
-                raise (error.cause if isinstance(error.cause, DlrlError) else error) from None
-            except RayActorError as error:
-                if time.monotonic() > deadline or _is_dead(error):
-                    raise ClusterError(f"the master of job '{self.name}' does not answer: {_line(error)}") from error
-                time.sleep(0.2)
+        try:
+            return ask_restarting(method, *args, answer_s=_MASTER_BACK_S, back_s=_MASTER_BACK_S)
+        except NoAnswerError as error:
+            silence = (
+                f"lives but has not answered for {_MASTER_BACK_S:g} s"
+                if error.is_alive
+                else f"does not answer: {error}"
+            )
+            raise ClusterError(f"the master of job '{self.name}' {silence}") from error
 
     def _let_go(self) -> None:
-        """The job has ended and we know how: the Master may go, and we no longer need the cluster.
+        """The ending has arrived: let the Master end, and leave the cluster.
 
-        If there may be a result or a cause to fetch, only the submitter sends it away; else it goes by itself soon.
+        Only the submitter ends a Master that may have a result or a cause to fetch; else it ends by itself soon.
         """
         from dlrl_core.scheduler.names import MASTER
-        from dlrl_core.scheduler.workload_launcher import find_actor
+        from dlrl_core.scheduler.workload_launcher import wait_until_gone
 
         if self._is_submitter or self._ending.state == "stopped":
             self._master.leave.remote()
-            deadline = time.monotonic() + _GONE_S
-            while find_actor(self.name, MASTER) is not None and time.monotonic() < deadline:
-                time.sleep(0.02)
+            wait_until_gone(self.name, [MASTER], _GONE_S)
         self._connection.close()
 
     def _result(self) -> JobResult:
@@ -230,14 +227,23 @@ class JobHandle:
         message = f"job '{self.name}' failed: {ending.why}"
         if ending.cause is not None:
             message = f"{message}\n\n{ending.cause.traceback}"
+        self._tell_logs()
         raise JobFailedError(self.name, message, ending.cause) from original
 
+    def _tell_logs(self) -> None:
+        """Tell once where the output of all processes is."""
+        logs, self._logs = self._logs, None
+        if logs is not None and self._is_submitter:
+            where = f"in {logs}" if self._connection.is_embedded else f"on each node in {logs}"
+            print(f"dlrl: the output of all processes, and Ray's logs, are {where}", file=sys.stderr, flush=True)
 
-def _is_dead(error: Exception) -> bool:
-    from ray.exceptions import ActorDiedError
+    @property
+    def _summary(self) -> str:
+        return self._last.summary if self._last is not None else "submitted"
 
-    return isinstance(error, ActorDiedError)
+    def __repr__(self) -> str:
+        """Name, and state and step as they were last seen: a repr asks nothing."""
+        return f"<JobHandle '{self.name}': {self._summary}>"
 
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
+    def _repr_html_(self) -> str:
+        return self._last._repr_html_() if self._last is not None else f"<code>{html.escape(repr(self))}</code>"

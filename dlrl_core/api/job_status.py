@@ -1,7 +1,8 @@
-"""JobStatus: one look at a job, for people and programs."""
+"""JobStatus: the state of a job at one moment, for people and programs."""
 
 from __future__ import annotations
 
+import html
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class JobStatus:
-    """The redacted view of a job's record, with names for what is asked most."""
+    """The redacted view of a job's record, with properties for what is asked most."""
 
     view: JobView
 
@@ -85,3 +86,28 @@ class JobStatus:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, secrets redacted."""
         return dict(self.view)
+
+    @property
+    def summary(self) -> str:
+        """State and step in a few words, such as 'running, step 3 of 60'."""
+        if self.step is None:
+            return self.state
+        return f"{self.state}, step {self.step}{f' of {self.total_steps}' if self.total_steps else ''}"
+
+    def __repr__(self) -> str:
+        return f"<JobStatus '{self.name}': {self.summary}>"
+
+    def _repr_html_(self) -> str:
+        """A small table for a notebook."""
+        metrics = ", ".join(f"{name}={value:.4g}" for name, value in self.metrics.items())
+        rows = {
+            "job": self.name,
+            "state": self.summary,
+            "time": f"{self.seconds:.1f} s",
+            "metrics": metrics,
+            "waits for": self.waiting_for,
+            "degraded": self.degraded,
+            "why": self.why,
+        }
+        shown = (f"<tr><th>{name}</th><td>{html.escape(text)}</td></tr>" for name, text in rows.items() if text)
+        return f"<table>{''.join(shown)}</table>"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from dlrl_core.plan import ExecutionPlan
-    from dlrl_core.plan.text_picture import Line, Piece
+    from dlrl_core.plan.picture_text import Line, Piece
 
 _ALL_ROWS = 64
 _FIRST_ROWS = 16
@@ -29,8 +29,7 @@ _COLOURS = {
 
 def show_plan(plan: ExecutionPlan) -> None:
     """Write all of it to stdout."""
-    from dlrl_core.plan.picture_words import workload_count
-    from dlrl_core.plan.text_picture import death_lines, picture_lines
+    from dlrl_core.plan.picture_text import death_lines, picture_lines, workload_count
 
     stdout = console()
     count = workload_count(plan)
@@ -50,7 +49,7 @@ def _table(plan: ExecutionPlan, most: int) -> Table:
     from rich.text import Text
 
     from dlrl_core.cli.tables import list_table
-    from dlrl_core.plan.workload_table import table_rows
+    from dlrl_core.plan.picture_text import table_rows
 
     table = list_table("workload", "node", "device", "share", "collocated with")
     for row in table_rows(plan, most):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import time
 from collections.abc import Awaitable, Callable
 
@@ -15,6 +14,7 @@ from dlrl_core.errors import ClusterError, DlrlError, JobExistsError, StoreError
 from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.master.plan_and_reservation import workload_records
 from dlrl_core.plan import ExecutionPlan
+from dlrl_core.scheduler.cluster_probe import no_answer
 from dlrl_core.scheduler.names import TRAINER
 from dlrl_core.scheduler.workload_launcher import processes_of
 
@@ -107,23 +107,13 @@ def _new(store: Store, launch: MasterLaunch, address: str) -> JobContext:
     except JobExistsError as error:
         old = JobContext.load(store, launch.job).record
         # On our own cluster the name was free, so that run is dead; elsewhere, its cluster may be alive.
-        if old.address not in (None, address) and _answers(old.address):
+        if old.address not in (None, address) and no_answer(old.address or "", _PROBE_S) is None:
             raise JobExistsError(
                 launch.job,
                 f"job '{launch.job}' is already running on the cluster at {old.address}; choose another name, "
                 "or set DLRL_STORE to keep the records of both apart",
             ) from error
         return JobContext.create(store, record, workloads, takeover=True)
-
-
-def _answers(address: str | None) -> bool:
-    """Whether something listens at a cluster's address."""
-    host, _, port = (address or "").rpartition(":")
-    try:
-        with socket.create_connection((host, int(port)), timeout=_PROBE_S):
-            return True
-    except (OSError, ValueError):
-        return False
 
 
 def _first_record(launch: MasterLaunch, address: str) -> JobRecord:

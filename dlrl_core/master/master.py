@@ -39,6 +39,7 @@ class Master:
     """What drivers, trainers and workloads can ask of a job's Master. All the work is done by its ControlLoop."""
 
     def __init__(self, launch: MasterLaunch) -> None:
+        from dlrl_core.scheduler.cluster_probe import restarts_of_this_actor
         from dlrl_core.workload.orphan import end_with_node
 
         end_with_node()
@@ -59,9 +60,13 @@ class Master:
         self._early_progress: ProgressReport | None = None
         runtime = ray.get_runtime_context()
         self._address: str = runtime.gcs_address
-        self._is_successor = bool(runtime.was_current_actor_reconstructed)
+        self._is_successor = restarts_of_this_actor() > 0
         # Ray runs this constructor on the actor's event loop. A call to ourselves would fail during a restart.
         self._working = asyncio.get_running_loop().create_task(self._live())
+
+    def __repr__(self) -> str:
+        """How Ray names this process where the driver shows its output."""
+        return MASTER
 
     async def opened(self) -> None:
         """Answers when the Master is up; raises if it could not take up the job, or not yet."""

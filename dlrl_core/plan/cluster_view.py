@@ -1,4 +1,4 @@
-"""What the planner knows of a cluster."""
+"""The cluster as the planner sees it: nodes, their free resources, their labels."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class NodeView:
     node_id: str
     address: str = ""
     free: Mapping[str, float] = field(default_factory=dict)
-    """Ray resources that no job holds now, such as {"CPU": 16, "GPU": 8}."""
+    """Ray resources that are not in use, such as {"CPU": 16, "GPU": 8}."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Ray's node labels, such as {"ray.io/accelerator-type": "H100", "rack": "r7"}."""
 
     @property
     def shown(self) -> str:
-        """What to call it in a sentence."""
+        """Its name in messages."""
         return self.address or self.node_id
 
 
@@ -28,9 +28,6 @@ class ClusterView:
     """All living nodes, in a fixed order, so that the same view always gives the same plan."""
 
     nodes: tuple[NodeView, ...]
-
-    def total(self, resource: str) -> float:
-        return sum(node.free.get(resource, 0) for node in self.nodes)
 
     @classmethod
     def described(

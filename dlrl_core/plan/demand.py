@@ -1,21 +1,56 @@
-"""What a job asks of a cluster, in the planner's numbers.
+"""What a job asks of a cluster, in whole numbers.
 
-A *seat* is the place of rank i of every role of a device group: one device or several, or CPUs alone. A *unit* is
+A *seat* is what rank i of every role of a device group shares: one device or several, or CPUs alone. A *unit* is
 what must be on one node together: a seat, or, in a host group, one seat of the smallest device group and its share
-of the others. The planner only ever decides how many units of each host group go to each node.
+of the others. The planner only decides how many units of each host group go to each node.
+
+Ray counts resources in steps of 1/10,000, and so does the planner: a share of a device is kept as the exact fraction
+that was meant, and the shares of a device are cut into steps whose sum is exact.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dlrl_core.plan.amounts import STEPS, amount_of, cut, meant, needed_steps
 from dlrl_core.roles import RoleType
 from dlrl_core.spec import JobSpec, Seating
 from dlrl_core.spec.affinity import host_groups, separated_pairs
+
+STEPS = 10_000
+PLENTY = 10**24
+"""Steps of a resource that a described cluster has without limit."""
+
+
+def meant(amount: float) -> Fraction:
+    """The fraction that a number stands for: 0.3333333333333333 is a third."""
+    return Fraction(amount).limit_denominator(STEPS)
+
+
+def needed_steps(amount: float) -> int:
+    """A requested amount in steps, rounded up."""
+    return math.ceil(round(amount * STEPS, 3))
+
+
+def free_steps(amount: float) -> int:
+    """An available amount in steps, rounded down."""
+    return PLENTY if math.isinf(amount) else math.floor(round(amount * STEPS, 3))
+
+
+def amount_of(steps: int) -> float:
+    return steps / STEPS
+
+
+def cut(shares: Sequence[Fraction]) -> list[int]:
+    """The shares of one device in steps, with an exact sum: the remainder goes to those that lost most by rounding."""
+    whole = [math.floor(share * STEPS) for share in shares]
+    over = math.floor(sum(shares) * STEPS) - sum(whole)
+    shortest = sorted(range(len(shares)), key=lambda i: (whole[i] - shares[i] * STEPS, i))
+    for index in shortest[:over]:
+        whole[index] += 1
+    return whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +70,9 @@ class DeviceGroupDemand:
 
     members: tuple[MemberDemand, ...]
     devices: int
-    """How many each seat takes."""
+    """Devices of each seat."""
     seat: Mapping[str, int]
-    """What each seat reserves, in steps. Devices are reserved whole: nobody who did not ask shares them."""
+    """What each seat reserves, in steps. Devices are reserved whole: only the roles of this group share them."""
     seats_per_unit: int
 
 
@@ -57,9 +92,14 @@ class HostGroupDemand:
     """Host groups, by their index, that must not be on the same node."""
 
     @property
+    def names(self) -> list[str]:
+        """The roles, or parts of roles, in it."""
+        return [member.name for group in self.groups for member in group.members]
+
+    @property
     def shown(self) -> str:
         """The roles in a sentence, such as "role 'actor'" or "roles 'actor' + 'rollout'"."""
-        names = [f"'{member.name}'" for group in self.groups for member in group.members]
+        names = [f"'{name}'" for name in self.names]
         noun = "part" if "." in names[0] else "role"
         return f"{noun if len(names) == 1 else 'roles'} {' + '.join(names)}"
 
@@ -70,7 +110,7 @@ class HostGroupDemand:
 
 
 def demands_of(spec: JobSpec) -> tuple[HostGroupDemand, ...]:
-    """What each host group of the job asks for. The spec has passed its rules."""
+    """What each host group of a checked job asks for."""
     groups = host_groups(spec)
     pairs = separated_pairs(spec)
     members = [[name for devices in group for name in devices] for group in groups]
@@ -130,7 +170,7 @@ def _device_group(spec: JobSpec, names: tuple[str, ...], seats_per_unit: int) ->
 
 
 def _shares(named: list[float | None]) -> list[Fraction]:
-    """The share of each role of a device: what it named; who named nothing shares the rest evenly."""
+    """Each role's share of a device: the one it names; roles that name none share the rest evenly."""
     rest = max(Fraction(0), 1 - sum((meant(share) for share in named if share is not None), Fraction(0)))
     unnamed = sum(share is None for share in named)
     return [meant(share) if share is not None else rest / unnamed for share in named]

@@ -1,12 +1,14 @@
 """ExecutionPlan: each workload's name, role, rank, node, device and share.
 
-A plan keeps who sits where as runs of seats, so that one of a hundred thousand workloads is made, stored and read in
-a moment; `workloads` and `bundles` spell them out.
+A plan keeps its seats as runs, so that a plan of a hundred thousand workloads is made, stored and read in a moment;
+`workloads` and `bundles` list them one by one. A seat is what rank i of all roles of a group shares; its bundle is
+what Ray reserves for it.
 """
 
 from __future__ import annotations
 
 import functools
+import html
 from collections import defaultdict
 from typing import Any, NamedTuple
 
@@ -28,7 +30,7 @@ class PlannedNode(_Frozen):
     node_id: str
     address: str = ""
     move: int = 0
-    """0: it is the planned one; else the number of the move by which it took the place of a node that failed."""
+    """0 for a planned node; else the number of the move by which it replaced a node that failed."""
 
     @property
     def shown(self) -> str:
@@ -69,7 +71,7 @@ class MemberPlan(_Frozen):
 
 
 class GroupPlan(_Frozen):
-    """Roles that share devices, and their seats."""
+    """Roles that share devices, and the seats they share."""
 
     members: tuple[MemberPlan, ...]
     devices_per_seat: int
@@ -83,7 +85,7 @@ class GroupPlan(_Frozen):
 
 
 class Bundle(NamedTuple):
-    """What is reserved at once and shared by the workloads that sit in it: devices, or CPUs alone."""
+    """What Ray reserves for one seat, shared by the workloads on it: devices, or CPUs alone."""
 
     node: int
     devices: tuple[int, ...]
@@ -92,7 +94,7 @@ class Bundle(NamedTuple):
 
 
 class WorkloadPlan(NamedTuple):
-    """One workload: who it is and where it sits."""
+    """One workload: its name, role and ranks, and its node and bundle."""
 
     name: str
     role: RoleType
@@ -118,7 +120,7 @@ class WorkloadPlan(NamedTuple):
 
 
 class ExecutionPlan(_Frozen):
-    """Where everything goes. Made by the planner, carried out by the scheduler, kept in the job context."""
+    """The placement of a job. Made by the planner, carried out by the scheduler, kept in the job context."""
 
     plan_schema: int = SCHEMA
     device_type: str
@@ -126,11 +128,11 @@ class ExecutionPlan(_Frozen):
     groups: tuple[GroupPlan, ...]
     spares: tuple[SpareNode, ...] = ()
     deaths: dict[RoleType, str] = {}
-    """What the death of a workload of each role would restart, in one sentence; empty where nobody asked."""
+    """What the death of a workload of each role would restart, in one sentence; filled by `RLJob.plan` only."""
 
     @functools.cached_property
     def bundles(self) -> tuple[Bundle, ...]:
-        """All seats, group by group in rank order."""
+        """The bundle of each seat, group by group in rank order."""
         found = []
         for group in self.groups:
             width = group.devices_per_seat
@@ -171,7 +173,7 @@ class ExecutionPlan(_Frozen):
         return counts
 
     def moved(self, index: int, node_id: str, address: str) -> ExecutionPlan:
-        """The same plan with another node in the place of this one; a spare that is used so is no longer spare."""
+        """The same plan with this node replaced by another; if that was a spare node, it no longer is."""
         number = max(node.move for node in self.nodes) + 1
         new = PlannedNode(node_id=node_id, address=address, move=number)
         nodes = tuple(new if at == index else node for at, node in enumerate(self.nodes))
@@ -230,9 +232,24 @@ class ExecutionPlan(_Frozen):
 
     def __str__(self) -> str:
         """A picture in text; of many nodes that are alike, one is drawn."""
-        from dlrl_core.plan.text_picture import picture_of
+        from dlrl_core.plan.picture_text import picture_of
 
         return picture_of(self)
+
+    def __repr__(self) -> str:
+        from dlrl_core.plan.picture_text import headline
+
+        return f"<ExecutionPlan: {headline(self)}>"
+
+    def _repr_html_(self) -> str:
+        """The picture for a notebook: drawn if the plugin for it is installed, else as text."""
+        from dlrl_core.errors import PluginError
+
+        try:
+            drawn = self.to_svg()
+        except PluginError:
+            return f"<pre>{html.escape(str(self))}</pre>"
+        return drawn[drawn.index("<svg") :]
 
     def to_svg(self) -> str:
         """The same picture as an SVG document that needs nothing else."""
@@ -258,13 +275,8 @@ def _add_workloads(
     counts: dict[int, int],
 ) -> None:
     """The workloads of one member of a group, seat by seat. `on_node` counts those of its role so far."""
-    role, part, world_size, share, resources = (
-        member.role,
-        member.part,
-        member.world_size,
-        member.share,
-        member.resources,
-    )
+    role, part, world_size = member.role, member.part, member.world_size
+    share, resources = member.share, member.resources
     prefix, size = f"{role.value}-", group.seats
     sharing = tuple(sorted({one.role for one in group.members}, key=list(RoleType).index))
     collocated = sharing if len(group.members) > 1 else ()

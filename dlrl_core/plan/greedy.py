@@ -1,4 +1,4 @@
-"""Placing the host groups one after the other, without looking back: in linear time, and nearly always enough."""
+"""Placing the host groups one after the other without going back: linear in time, and nearly always enough."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dlrl_core.plan.problem import Amounts, Placement, Problem, Seats, Stuck
+from dlrl_core.plan.problem import Amounts, NodeUnits, Placement, Problem, Stuck
 from dlrl_core.plan.spares import choose_spares
 
 _Candidate = tuple[bool, int, int, int]
@@ -17,12 +17,12 @@ _Candidate = tuple[bool, int, int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Style:
-    """One way to choose among nodes that would do."""
+    """One way to choose among nodes that have room."""
 
     opens_at_once: bool
     """Choose the job's nodes first, those that fit the job's shape tightest, and balance the groups over them."""
     prefers_room: bool
-    """A group takes the nodes with the most room; else those that are in use already, then the tightest."""
+    """A group takes the nodes with the most room; else nodes already in use, then the tightest."""
     is_careful: bool = False
     """Groups that take much of a node at once come first; and of nodes with the same room, those with the most left."""
 
@@ -36,24 +36,24 @@ STYLES = (
 
 
 def place_greedily(problem: Problem, units: Sequence[int], style: Style) -> Placement | Stuck:
-    """All groups in their order of difficulty."""
-    floor = _Floor(problem, style)
-    seats: list[Seats] = [[] for _ in units]
+    """A placement of all groups, the most difficult first; else the group at which this style failed."""
+    free = _FreeNodes(problem, style)
+    placed: list[NodeUnits] = [[] for _ in units]
     order = order_of(problem, largest_first=style.is_careful)
     for place, group in enumerate(order):
-        found = floor.seats_for(group, units[group])
+        found = free.nodes_for(group, units[group])
         if found is None:
-            return Stuck(group=group, others=tuple(order[:place]), used=floor.in_use, is_certain=False)
-        floor.take(group, found)
-        seats[group] = sorted(found)
-    spares = choose_spares(problem, seats)
+            return Stuck(group=group, others=tuple(order[:place]), used=free.in_use, is_certain=False)
+        free.take(group, found)
+        placed[group] = sorted(found)
+    spares = choose_spares(problem, placed)
     if spares is None:
-        return Stuck(group=None, used=floor.in_use, is_certain=False)
-    return Placement(units=tuple(units), seats=tuple(seats), spares=spares)
+        return Stuck(group=None, used=free.in_use, is_certain=False)
+    return Placement(units=tuple(units), node_units=tuple(placed), spares=spares)
 
 
 def order_of(problem: Problem, *, largest_first: bool = False) -> list[int]:
-    """The most difficult first: few nodes to choose from, much on each, rules over labels or foes."""
+    """The groups, most difficult first: few eligible nodes, much on each node, rules over labels or foes."""
 
     def difficulty(index: int) -> tuple[float, ...]:
         group = problem.groups[index]
@@ -72,8 +72,8 @@ def order_of(problem: Problem, *, largest_first: bool = False) -> list[int]:
     return sorted(range(len(problem.groups)), key=difficulty)
 
 
-class _Floor:
-    """What is left of each node while groups sit down."""
+class _FreeNodes:
+    """What remains of each node while groups are placed one after the other."""
 
     def __init__(self, problem: Problem, style: Style) -> None:
         self._problem = problem
@@ -87,7 +87,7 @@ class _Floor:
             self._open_the_tightest()
 
     def _open_the_tightest(self) -> None:
-        """As many nodes as the job may use: those that just fit its shape first, then the largest of the others."""
+        """Open as many nodes as the job may use: the smallest that have its shape, then the largest of the others."""
         problem = self._problem
         shape = problem.spec.device_per_node
         free = [problem.nodes[i].free.get(problem.spec.device_type, 0) for i in range(len(problem.nodes))]
@@ -96,10 +96,10 @@ class _Floor:
             self._is_open[index] = True
         self._openable = 0
 
-    def take(self, group: int, seats: Seats) -> None:
+    def take(self, group: int, found: NodeUnits) -> None:
         need = self._problem.needs[group]
         after: dict[tuple[Amounts, int], Amounts] = {}
-        for node, units in seats:
+        for node, units in found:
             before = self.left[node]
             if (left := after.get((before, units))) is None:
                 left = tuple(have - units * one for have, one in zip(before, need, strict=True))
@@ -111,8 +111,8 @@ class _Floor:
                 self._is_open[node] = True
                 self._openable -= 1
 
-    def seats_for(self, group: int, units: int) -> Seats | None:
-        """Nodes for so many units of the group; None if this way finds none."""
+    def nodes_for(self, group: int, units: int) -> NodeUnits | None:
+        """Nodes for this many units of the group; None if this style finds none."""
         for nodes in self._partitions(group, units):
             found = self._within(group, units, nodes)
             if found is not None:
@@ -133,7 +133,7 @@ class _Floor:
             return 0
         return self._problem.fit(group, self.left[node])
 
-    def _within(self, group: int, units: int, nodes: Sequence[int]) -> Seats | None:
+    def _within(self, group: int, units: int, nodes: Sequence[int]) -> NodeUnits | None:
         demand = self._problem.groups[group]
         rooms = self._rooms(group, units, nodes, demand.step)
         if demand.spread_over:
@@ -159,7 +159,7 @@ class _Floor:
                     rooms[node] = room
         return rooms
 
-    def _blocks(self, units: int, size: int, rooms: dict[int, int]) -> Seats | None:
+    def _blocks(self, units: int, size: int, rooms: dict[int, int]) -> NodeUnits | None:
         """`size` units on each of some nodes."""
         key: Callable[[int], tuple[float, ...]]
         if self._style.prefers_room:
@@ -186,36 +186,36 @@ class _Floor:
             chosen.append(node)
         return chosen
 
-    def _fewest(self, units: int, rooms: dict[int, int]) -> Seats | None:
-        """On as few nodes as possible: the roomiest first, and what is left over where it fits tightest."""
+    def _fewest(self, units: int, rooms: dict[int, int]) -> NodeUnits | None:
+        """On as few nodes as possible: the roomiest first, and the remainder where it fits tightest."""
         ascending = self._opened(sorted(rooms, key=lambda n: (-rooms[n], not self._is_open[n], n)), len(rooms))[::-1]
         sizes = [rooms[node] for node in ascending]
-        seats: Seats = []
+        found: NodeUnits = []
         while units and ascending:
             fits = bisect.bisect_left(sizes, units)
             index = fits if fits < len(sizes) else len(sizes) - 1
             if fits < len(sizes):  # of equally tight ones, the one that comes first
                 index = bisect.bisect_right(sizes, sizes[fits]) - 1
             node, size = ascending.pop(index), sizes.pop(index)
-            seats.append((node, min(size, units)))
+            found.append((node, min(size, units)))
             units -= min(size, units)
-        return None if units else seats
+        return None if units else found
 
-    def _evenly(self, units: int, rooms: dict[int, int]) -> Seats | None:
+    def _evenly(self, units: int, rooms: dict[int, int]) -> NodeUnits | None:
         """Over the nodes in use, as evenly as their room allows; over more if they have too little."""
         used = [node for node in rooms if self._guests[node]]
         if sum(rooms[node] for node in used) < units:
             used = self._opened(sorted(rooms, key=lambda n: (not self._guests[n], -rooms[n], n)), len(rooms))
-        seats: Seats = []
+        found: NodeUnits = []
         for done, node in enumerate(sorted(used, key=lambda n: (rooms[n], n))):
             share = min(rooms[node], -(-units // (len(used) - done)))
             if share:
-                seats.append((node, share))
+                found.append((node, share))
                 units -= share
-        return None if units else seats
+        return None if units else found
 
-    def _spread(self, group: int, units: int, nodes: Sequence[int], rooms: dict[int, int]) -> Seats | None:
-        """Step by step to where the group has the fewest so far, and there to the node that has the fewest."""
+    def _spread(self, group: int, units: int, nodes: Sequence[int], rooms: dict[int, int]) -> NodeUnits | None:
+        """Each step to the label value with the fewest units so far, and there to the node with the fewest."""
         demand, problem = self._problem.groups[group], self._problem
         step, keys = demand.step, demand.spread_over
         caps = problem.spread_caps(group, nodes, units)

@@ -1,6 +1,6 @@
-"""What a picture of a plan draws: node after node, row by row; nodes that are alike once, where there are many.
+"""What a picture of a plan draws: node after node, row by row; of many nodes that are alike, one.
 
-It is read off the runs of the plan and never spells out its workloads, so that the largest plan is drawn in a moment.
+It reads the runs of the plan and never lists its workloads, so that the largest plan is drawn in a moment.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class DrawnNode(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """All that is drawn, and how much is left out because even with folding it would be too much."""
+    """What is drawn, and how much is left out because it would be too much even when folded."""
 
     nodes: tuple[DrawnNode, ...]
     left_out_nodes: int = 0
@@ -69,8 +69,8 @@ class Layout:
     left_out_devices: int = 0
 
 
-class _Seated(NamedTuple):
-    """One run as its node sees it; what two nodes must have in common to be alike, and the first seat."""
+class _NodeRun(NamedTuple):
+    """A run on its node; two nodes are alike if all fields of their runs but the last are equal."""
 
     has_no_device: bool
     first_device: int
@@ -80,11 +80,11 @@ class _Seated(NamedTuple):
 
 
 def layout_of(plan: ExecutionPlan, most_rows: int) -> Layout:
-    """Everything in full if that takes at most so many rows; else folded as little as will do, at last cut short."""
-    nodes = _seated(plan)
+    """All nodes in full if that takes at most this many rows; else folded as little as needed, at last cut short."""
+    nodes = _runs_on_nodes(plan)
     alike: dict[tuple[tuple[int, ...], ...], list[int]] = {}
-    for index, seated in enumerate(nodes):
-        alike.setdefault(tuple(run[:-1] for run in seated), []).append(index)
+    for index, runs in enumerate(nodes):
+        alike.setdefault(tuple(run[:-1] for run in runs), []).append(index)
     kinds = list(alike.values())
     full = [_rows(nodes[kind[0]], LONGEST_RUN) for kind in kinds]
     if sum(rows * len(kind) for rows, kind in zip(full, kinds, strict=True)) <= most_rows:
@@ -106,26 +106,28 @@ def layout_of(plan: ExecutionPlan, most_rows: int) -> Layout:
     )
 
 
-def _seated(plan: ExecutionPlan) -> list[list[_Seated]]:
+def _runs_on_nodes(plan: ExecutionPlan) -> list[list[_NodeRun]]:
     """The runs on each node: in the order of devices, those without a device last."""
-    nodes: list[list[_Seated]] = [[] for _ in plan.nodes]
+    nodes: list[list[_NodeRun]] = [[] for _ in plan.nodes]
     for index, group in enumerate(plan.groups):
         first_seat = 0
         for node, seats, first_device in group.runs:
             has_none = not group.devices_per_seat
-            nodes[node].append(_Seated(has_none, 0 if has_none else first_device, index, seats, first_seat))
+            nodes[node].append(_NodeRun(has_none, 0 if has_none else first_device, index, seats, first_seat))
             first_seat += seats
-    for seated in nodes:
-        seated.sort()
+    for runs in nodes:
+        runs.sort()
     return nodes
 
 
-def _rows(seated: Sequence[_Seated], longest_run: int) -> int:
+def _rows(runs: Sequence[_NodeRun], longest_run: int) -> int:
     """How many rows a node takes, its heading included."""
-    return 1 + sum(1 if run.has_no_device or run.seats > longest_run else run.seats for run in seated)
+    return 1 + sum(1 if run.has_no_device or run.seats > longest_run else run.seats for run in runs)
 
 
-def _drawn(plan: ExecutionPlan, nodes: Sequence[Sequence[_Seated]], kind: Sequence[int], longest_run: int) -> DrawnNode:
+def _drawn(
+    plan: ExecutionPlan, nodes: Sequence[Sequence[_NodeRun]], kind: Sequence[int], longest_run: int
+) -> DrawnNode:
     first, *others = kind
     rows: list[Row] = []
     for run in nodes[first]:
@@ -149,7 +151,7 @@ def _one_by_one(row: Row) -> list[Row]:
 
 
 def _seats_on(
-    plan: ExecutionPlan, nodes: Sequence[Sequence[_Seated]], chosen: Sequence[int]
+    plan: ExecutionPlan, nodes: Sequence[Sequence[_NodeRun]], chosen: Sequence[int]
 ) -> tuple[tuple[GroupPlan, Ranges], ...]:
     found: dict[int, list[range]] = {}
     for index in chosen:
@@ -159,7 +161,7 @@ def _seats_on(
 
 
 def merged(ranges: Iterable[range]) -> Ranges:
-    """The same numbers in as few ranges as possible; they come in rising order."""
+    """The same numbers in as few ranges as possible; `ranges` are in rising order."""
     found: list[range] = []
     for one in ranges:
         if found and found[-1].stop == one.start:

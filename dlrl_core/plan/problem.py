@@ -1,4 +1,4 @@
-"""The planner's question: how many units of each host group go to which node?"""
+"""What the planner decides, in numbers: how many units of each host group go to each node."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlrl_core.plan.amounts import STEPS, free_steps
 from dlrl_core.plan.cluster_view import ClusterView, NodeView
-from dlrl_core.plan.demand import HostGroupDemand, demands_of
+from dlrl_core.plan.demand import STEPS, HostGroupDemand, demands_of, free_steps
 from dlrl_core.spec import JobSpec
 
 Amounts = tuple[int, ...]
 """Steps of each resource, in the order of the problem's resources; the first are the devices."""
 
-Seats = list[tuple[int, int]]
-"""Units of one host group: (node, units), by ascending node."""
+NodeUnits = list[tuple[int, int]]
+"""Where the units of one host group are: (node, units), by ascending node."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,32 +29,33 @@ class Spare:
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """The answer."""
+    """The answer: a node for each unit, and the spare nodes."""
 
     units: tuple[int, ...]
     """Of each host group; fewer than wanted if it is elastic."""
-    seats: tuple[Seats, ...]
+    node_units: tuple[NodeUnits, ...]
+    """Of each host group, its units on each node."""
     spares: tuple[Spare, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stuck:
-    """There is no answer, or none was found."""
+    """No placement exists, or none was found."""
 
     group: int | None
-    """The host group that found no place; None: spare nodes are missing."""
+    """The host group that did not fit; None if spare nodes are missing."""
     others: tuple[int, ...] = ()
-    """The host groups that had their places before it. Without them it would fit, as far as is known."""
+    """The host groups that were placed before it; as far as is known, it would fit without them."""
     resource: int | None = None
-    """Of this, the group and the others need more together than there is."""
+    """The resource of which the group and the others together need more than the nodes have; None if none was seen."""
     used: int = 0
-    """How many nodes were in use then."""
+    """How many nodes the groups placed so far use."""
     is_certain: bool
-    """Whether no answer exists. If not, the search was given up."""
+    """True: no placement exists. False: the search was given up."""
 
 
 class Problem:
-    """A job and a cluster, in numbers. Made once, asked with different counts."""
+    """A job and a cluster in numbers; made once, solved for different counts of units."""
 
     def __init__(self, spec: JobSpec, cluster: ClusterView, *, patience: int = 200_000) -> None:
         self.spec = spec
@@ -68,22 +68,22 @@ class Problem:
         self.node_num = spec.node_num
         self.spare_nodes = spec.spare_nodes
         self.most_nodes = max(0, min(spec.node_num, len(cluster.nodes) - spec.spare_nodes))
-        """So many nodes are used at most: the spare ones must be left over."""
+        """The job may use this many nodes at most: the spare ones must remain."""
         self.needs: tuple[Amounts, ...] = tuple(
             tuple(group.unit.get(name, 0) for name in self.resources) for group in self.groups
         )
         caps = functools.cache(self._caps)
         self.caps: tuple[Amounts, ...] = tuple(caps(tuple(node.free.items())) for node in cluster.nodes)
-        """What the job could make use of on each node if it had it alone."""
+        """What the job could use of each node if nothing else was placed there."""
         self.eligible: tuple[Sequence[int], ...] = tuple(self._eligible(group) for group in self.groups)
         self.partitions: tuple[list[Sequence[int]], ...] = tuple(map(self._partitions, range(len(self.groups))))
-        """Of each group, the sets of nodes of which it must choose one: one value of each label it is packed into."""
+        """Of each group, the sets of nodes it may be packed into: each set has one value of the labels to pack into."""
         self.wanted: tuple[int, ...] = tuple(group.units for group in self.groups)
 
     def _caps(self, free: tuple[tuple[str, float], ...]) -> Amounts:
-        """Only whole devices, no more than device_per_node; of all else no more than goes with so many devices.
+        """The usable part of a node: whole devices up to device_per_node, and other resources that go with them.
 
-        What could not be used is cut off, so that nodes that make no difference to the job do not differ.
+        The rest is cut off, so that nodes that make no difference to the job are equal, and are tried once.
         """
         have = dict(free)
         steps = [free_steps(have.get(name, 0)) for name in self.resources]
@@ -91,7 +91,7 @@ class Problem:
         return (devices, *(min(steps[r], self._useful(r, devices)) for r in range(1, len(steps))))
 
     def _useful(self, resource: int, devices: int) -> int:
-        """The most of a resource that units with so many devices need, and all units without a device."""
+        """The most of a resource that units with this many devices need, plus all units without a device."""
         with_devices = max((-(-need[resource] * devices // need[0]) for need in self.needs if need[0]), default=0)
         without = [(group.units, need) for group, need in zip(self.groups, self.needs, strict=True) if not need[0]]
         return with_devices + sum(units * need[resource] for units, need in without)
@@ -124,7 +124,7 @@ class Problem:
         ]
 
     def partition_of(self, group: int, node: int) -> int | None:
-        """Which of the group's partitions the node is in; None if the group may not sit there at all."""
+        """Which of the group's partitions the node is in; None if the group may not use the node."""
         return self._partition_indices[group].get(node)
 
     def spread_caps(self, group: int, nodes: Sequence[int], units: int) -> dict[str, int]:
@@ -139,7 +139,7 @@ class Problem:
 
     @functools.cached_property
     def rooms(self) -> tuple[int, ...]:
-        """How many units of each group would fit if it were alone. A bound only: it may have to be spread."""
+        """An upper bound: how many units of each group would fit if it was alone and had no rule of spreading."""
         return tuple(
             max((self._room(index, nodes) for nodes in partitions), default=0)
             for index, partitions in enumerate(self.partitions)
@@ -153,7 +153,7 @@ class Problem:
 
     @functools.cached_property
     def largest(self) -> Amounts:
-        """What the nodes that have the most of a resource have of it together: as many nodes as the job may use."""
+        """Of each resource, the sum over the nodes that have the most of it, as many nodes as the job may use."""
         return tuple(
             sum(sorted((caps[index] for caps in self.caps), reverse=True)[: self.most_nodes])
             for index in range(len(self.resources))
@@ -162,3 +162,12 @@ class Problem:
     def fit(self, group: int, left: Amounts) -> int:
         """How many units of the group fit into what is left of a node."""
         return min((have // need for have, need in zip(left, self.needs[group], strict=True) if need), default=math.inf)  # type: ignore[return-value]
+
+    def amounts_on_nodes(self, node_units: Sequence[NodeUnits]) -> dict[int, Amounts]:
+        """What the units of all groups take of each node that has any."""
+        used: dict[int, Amounts] = {}
+        for need, units in zip(self.needs, node_units, strict=True):
+            for node, count in units:
+                before = used.get(node, (0,) * len(need))
+                used[node] = tuple(have + count * one for have, one in zip(before, need, strict=True))
+        return used

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
-from dlrl_core.plan.problem import Amounts, Problem, Seats, Spare
+from dlrl_core.plan.problem import Amounts, NodeUnits, Problem, Spare
 
 _MOST_TRIES = 2_000
 
@@ -13,47 +13,41 @@ _Kind = tuple[Amounts, tuple[tuple[int, int | None], ...]]
 """What a node of the plan needs: amounts; and the host groups on it, each with the partition it chose."""
 
 
-def choose_spares(problem: Problem, seats: Sequence[Seats]) -> tuple[Spare, ...] | None:
-    """As many spare nodes as the job asks for; None if the nodes that are left can't replace all that are used."""
+def choose_spares(problem: Problem, node_units: Sequence[NodeUnits]) -> tuple[Spare, ...] | None:
+    """As many spare nodes as the job asks for; None if the unused nodes can't replace all used ones."""
     if not problem.spare_nodes:
         return ()
-    kinds = _kinds(problem, seats)
-    used = {node for nodes in kinds.values() for node in nodes}
-    covered = _coverage(problem, kinds, [node for node in range(len(problem.nodes)) if node not in used])
+    kinds = _kinds(problem, node_units)
+    covered = {node: frozenset(k for k in kinds if _can_replace(problem, node, k)) for node in _unused(problem, kinds)}
     chosen = _choose(problem, covered, set(kinds))
     return None if chosen is None else tuple(_spare(node, covered[node], kinds) for node in sorted(chosen))
 
 
-def can_be_replaced(problem: Problem, seats: Sequence[Seats]) -> bool:
-    """Whether each node used so far could be replaced by one that is not; if not, no placement of more will do."""
+def can_be_replaced(problem: Problem, node_units: Sequence[NodeUnits]) -> bool:
+    """Whether each node used so far could be replaced by an unused one; if not, placing more groups can't help."""
     if not problem.spare_nodes:
         return True
-    kinds = _kinds(problem, seats)
-    used = {node for nodes in kinds.values() for node in nodes}
-    left = [node for node in range(len(problem.nodes)) if node not in used]
-    return all(any(_can_replace(problem, node, kind) for node in left) for kind in kinds)
+    kinds = _kinds(problem, node_units)
+    unused = _unused(problem, kinds)
+    return all(any(_can_replace(problem, node, kind) for node in unused) for kind in kinds)
 
 
-def _kinds(problem: Problem, seats: Sequence[Seats]) -> dict[_Kind, list[int]]:
+def _kinds(problem: Problem, node_units: Sequence[NodeUnits]) -> dict[_Kind, list[int]]:
     """The nodes of the plan, by what they need."""
-    needs: dict[int, list[int]] = {}
+    needs = problem.amounts_on_nodes(node_units)
     guests: dict[int, list[tuple[int, int | None]]] = {}
-    for group, group_seats in enumerate(seats):
-        for node, units in group_seats:
-            have = needs.setdefault(node, [0] * len(problem.resources))
-            for index, need in enumerate(problem.needs[group]):
-                have[index] += units * need
+    for group, units in enumerate(node_units):
+        for node, _ in units:
             guests.setdefault(node, []).append((group, problem.partition_of(group, node)))
     kinds: dict[_Kind, list[int]] = {}
     for node in sorted(needs):
-        kinds.setdefault((tuple(needs[node]), tuple(guests[node])), []).append(node)
+        kinds.setdefault((needs[node], tuple(guests[node])), []).append(node)
     return kinds
 
 
-def _coverage(problem: Problem, kinds: Iterable[_Kind], nodes: Sequence[int]) -> dict[int, frozenset[_Kind]]:
-    """What each node that is left can replace."""
-    kinds = list(kinds)
-    return {node: frozenset(kind for kind in kinds if _can_replace(problem, node, kind)) for node in nodes}
+def _unused(problem: Problem, kinds: Mapping[_Kind, list[int]]) -> list[int]:
+    used = {node for nodes in kinds.values() for node in nodes}
+    return [node for node in range(len(problem.nodes)) if node not in used]
 
 
 def _can_replace(problem: Problem, node: int, kind: _Kind) -> bool:
@@ -64,7 +58,7 @@ def _can_replace(problem: Problem, node: int, kind: _Kind) -> bool:
 
 
 def _choose(problem: Problem, covered: dict[int, frozenset[_Kind]], kinds: set[_Kind]) -> list[int] | None:
-    """Those that replace the most first, the tightest of them; by trying all combinations if that leaves a gap."""
+    """Nodes that together replace all kinds: those that replace the most first, and of these the smallest."""
     able = sorted((node for node in covered if covered[node]), key=lambda n: (-len(covered[n]), problem.caps[n], n))
     if len(able) < problem.spare_nodes:
         return None
@@ -81,7 +75,7 @@ def _choose(problem: Problem, covered: dict[int, frozenset[_Kind]], kinds: set[_
 def _cover(
     choices: list[frozenset[_Kind]], missing: frozenset[_Kind], most: int, tries: itertools.count[int]
 ) -> list[frozenset[_Kind]] | None:
-    """At most so many of the choices that have all that is missing; what has the most of it is tried first."""
+    """At most `most` of the choices that together have all missing kinds; None if none was found in the tries."""
     if not missing:
         return []
     if not most or next(tries) > _MOST_TRIES:

@@ -1,8 +1,11 @@
-"""What Ray says of the cluster: its nodes, and what of ours is on it."""
+"""What Ray tells about the cluster: its nodes, and the actors and placement groups of our jobs."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import ray
 from ray.util.placement_group import placement_group_table
@@ -12,13 +15,13 @@ from dlrl_core.scheduler.names import job_of_namespace, job_of_reservation
 
 
 def view_cluster() -> ClusterView:
-    """All living nodes with what is free on them now, ordered by id."""
+    """All living nodes with their free resources, ordered by id."""
     free = ray._private.state.available_resources_per_node()
     return _view({node["NodeID"]: dict(free.get(node["NodeID"], {})) for node in ray.nodes()})
 
 
 def view_capacity() -> ClusterView:
-    """All living nodes as if no job held anything of them."""
+    """All living nodes with all their resources, as if nothing was in use."""
     return _view({node["NodeID"]: dict(node["Resources"]) for node in ray.nodes()})
 
 
@@ -54,3 +57,31 @@ def standing_reservations() -> dict[str, str]:
         if job is not None and group["state"] != "REMOVED":
             found[job] = group["state"]
     return found
+
+
+def state_of(actor: Any) -> str:
+    """Ray's state of an actor: DEPENDENCIES_UNREADY, PENDING_CREATION, ALIVE, RESTARTING or DEAD."""
+    found = ray._private.state.actors(actor_id=actor._actor_id.hex())
+    return str(found["State"]) if found else "unknown"
+
+
+def restarts_of_this_actor() -> int:
+    """How often Ray has restarted the actor that this process is."""
+    found = ray._private.state.actors(actor_id=ray.get_runtime_context().get_actor_id())
+    return int(found["NumRestarts"]) if found else 0
+
+
+def session_logs() -> Path | None:
+    """Where Ray's processes write their logs on this node, and likewise on all others; None for a remote client."""
+    node = ray._private.worker.global_worker.node
+    return None if node is None else Path(node.get_logs_dir_path())
+
+
+def no_answer(address: str, timeout_s: float) -> str | None:
+    """Why nothing accepts a TCP connection at 'host:port'; None if something does."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s).close()
+    except (OSError, ValueError, OverflowError) as error:
+        return str(error)
+    return None

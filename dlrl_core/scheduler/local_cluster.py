@@ -1,36 +1,52 @@
 """An embedded local Ray, shaped like the job: started for it, stopped after it.
 
-One driver can hold one; a second job at the same time adds its own nodes to it, and the last one to end
-stops it.
+A driver has at most one; a second job at the same time adds its own nodes to it, and the end of the last job stops it.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
+import re
+import select
 import subprocess
 import sys
 import tempfile
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from dlrl_core.errors import ClusterError
 from dlrl_core.plan import ClusterView
+from dlrl_core.scheduler.local_cluster_keeper import remove
+from dlrl_core.scheduler.patience import Patience, sizes_of
 
-_START_TIMEOUT_S = 120.0
+_STILL_S = 90.0
+"""The start fails if nothing of it moves for this long."""
+_MOST_START_S = 900.0
+_LOOK_S = 1.0
 _LONGEST_TEMP_DIR = 24
+_TOLD_LINES = 4
+_SERIOUS = re.compile(r"^\[[^]]* [EFC] \d+ \d+\]")
+"""How Ray's processes begin a line about an error."""
 
 
 class LocalCluster:
-    """A keeper process and the raylets below it."""
+    """A keeper process and the raylets below it. Ray's logs go to `keep_logs_in` at the end, if it is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep_logs_in: Path | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="dlrl-", dir=_short_temp_dir()))
+        self.kept_logs = keep_logs_in
         (self.folder / "ray").mkdir()
         self._log = (self.folder / "keeper.log").open("wb")
+        self._waits_for = "its keeper process"
+        self._unread = b""
+        command = [sys.executable, "-m", "dlrl_core.scheduler.local_cluster_keeper", str(self.folder)]
         self._keeper = subprocess.Popen(
-            [sys.executable, "-m", "dlrl_core.scheduler.local_cluster_keeper", str(self.folder)],
+            [*command, *([str(keep_logs_in)] if keep_logs_in else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -39,40 +55,69 @@ class LocalCluster:
         )
 
     def add_nodes(self, shape: ClusterView) -> str:
-        """Start these nodes; returns the cluster's address when all of them are up."""
+        """Start these nodes; returns the cluster's address when all of them are registered.
+
+        Raises ClusterError with the reason, taken from the logs, if the keeper fails or nothing moves any more.
+        """
         assert self._keeper.stdin is not None
         request = {"nodes": [{"resources": dict(node.free), "labels": dict(node.labels)} for node in shape.nodes]}
         try:
             self._keeper.stdin.write(json.dumps(request).encode() + b"\n")
             self._keeper.stdin.flush()
         except OSError as error:
-            raise ClusterError(self._failure()) from error
-        return self._read_address()
+            raise ClusterError(self._failure("its keeper process has ended")) from error
+        for answer in self._answers():
+            if "address" in answer:
+                return answer["address"]
+            if "failed" in answer:
+                raise ClusterError(self._failure(answer["failed"]))
+            self._waits_for = answer["waits_for"]
+        raise ClusterError(self._failure(f"its keeper process ended with code {self._keeper.wait()}"))
 
-    def _read_address(self) -> str:
+    def _answers(self) -> Iterator[dict[str, str]]:
+        """What the keeper says, line by line, until it ends. Raises ClusterError if it is silent for too long."""
         assert self._keeper.stdout is not None
-        watchdog = threading.Timer(_START_TIMEOUT_S, self._keeper.kill)
-        watchdog.start()
-        try:
-            line = self._keeper.stdout.readline()
-        finally:
-            watchdog.cancel()
-        if not line:
-            raise ClusterError(self._failure())
-        return str(json.loads(line)["address"])
+        stdout = self._keeper.stdout.fileno()
+        patience = Patience(self._movement, still_s=_STILL_S, most_s=_MOST_START_S)
+        while True:
+            while b"\n" in self._unread:
+                line, _, self._unread = self._unread.partition(b"\n")
+                yield json.loads(line)
+            if select.select([stdout], [], [], _LOOK_S)[0]:
+                received = os.read(stdout, 65536)
+                if not received:
+                    return
+                self._unread += received
+            elif patience.is_lost():
+                raise ClusterError(self._failure(f"{self._waits_for} was waited for {patience}"))
 
-    def _failure(self) -> str:
+    def _movement(self) -> tuple[object, ...]:
+        return self._waits_for, sizes_of(self.folder, "keeper.log"), sizes_of(self.folder, "ray/session_*/logs/*.*")
+
+    def _failure(self, reason: str) -> str:
+        """The reason, with the last lines of the logs that tell more."""
         self._log.flush()
-        log = self.folder / "keeper.log"
-        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-        reason = lines[-1] if lines else f"it said nothing (limit {_START_TIMEOUT_S:g} s)"
-        return f"the embedded local Ray did not start: {reason}"
+        told = [f"  {name}: {line}" for name, lines in self._told_by_logs() for line in lines]
+        kept = f"\nall logs are kept in {self.kept_logs}" if self.kept_logs and self._ray_logs() else ""
+        return "\n".join([f"the embedded local Ray did not start: {reason}", *told]) + kept
+
+    def _ray_logs(self) -> list[Path]:
+        found = (self.folder / "ray" / "session_latest" / "logs").glob("*")
+        return sorted(path for path in found if path.name.startswith(("gcs_server", "raylet")))
+
+    def _told_by_logs(self) -> Iterator[tuple[str, list[str]]]:
+        """The last lines of the keeper's log, and the last errors in those of the raylets and of the GCS."""
+        for path in (self.folder / "keeper.log", *self._ray_logs()):
+            text = path.read_text(errors="replace") if path.is_file() else ""
+            lines = [line for line in text.splitlines() if line.strip()]
+            if path.suffix == ".out":
+                lines = [line for line in lines if _SERIOUS.match(line)]
+            yield path.name, lines[-_TOLD_LINES:]
 
     def stop(self) -> None:
-        """End all of it. The keeper removes the folder; so do we, in case it was killed."""
-        import shutil
-
-        if self._keeper.stdin is not None:
+        """End all of it. The keeper removes the folder; so does this process, in case the keeper was killed."""
+        assert self._keeper.stdin is not None
+        with contextlib.suppress(OSError):  # a request that a killed keeper never read
             self._keeper.stdin.close()
         try:
             self._keeper.wait(timeout=20)
@@ -82,11 +127,17 @@ class LocalCluster:
         if self._keeper.stdout is not None:
             self._keeper.stdout.close()
         self._log.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove(self.folder, self.kept_logs)
+
+
+def kept_logs_folder() -> Path:
+    """A new name for the logs of an embedded Ray, below DLRL_HOME, in the order of time."""
+    home = Path(os.environ.get("DLRL_HOME") or "~/.dlrl").expanduser().absolute()
+    return home / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
 
 
 def _short_temp_dir() -> str:
-    """Ray puts sockets below it, and a socket's path has at most 107 bytes."""
+    """A temp folder for Ray's sockets: the path of a socket has at most 107 bytes."""
     usual = tempfile.gettempdir()
     return usual if len(usual) <= _LONGEST_TEMP_DIR else "/tmp"
 
@@ -107,7 +158,7 @@ class _SharedCluster:
     def acquire(self, shape: ClusterView) -> str:
         with self._lock:
             if self._cluster is None:
-                self._cluster = LocalCluster()
+                self._cluster = LocalCluster(kept_logs_folder())
                 atexit.register(self._stop)
             try:
                 address = self._cluster.add_nodes(shape)
@@ -119,7 +170,7 @@ class _SharedCluster:
             return address
 
     def release(self) -> bool:
-        """One job less; True if it was the last, and the cluster is to be left and stopped."""
+        """Count one job less; True if it was the last, so that the cluster is to be left and stopped."""
         with self._lock:
             self._users -= 1
             return self._users == 0
@@ -138,6 +189,11 @@ class _SharedCluster:
     @property
     def is_up(self) -> bool:
         return self._cluster is not None
+
+    @property
+    def kept_logs(self) -> Path | None:
+        """Where the logs of this cluster will be after its end; None if there is none."""
+        return self._cluster.kept_logs if self._cluster is not None else None
 
 
 shared_cluster = _SharedCluster()

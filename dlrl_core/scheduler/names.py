@@ -1,4 +1,4 @@
-"""How the parts of a job are named in Ray, so that jobs never meet each other's."""
+"""The names of a job's actors and placement groups in Ray; those of two jobs are never equal."""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import time
+from collections.abc import Collection
 from typing import Any
 
 import ray
@@ -18,12 +20,13 @@ from dlrl_core.workload.process import ProcessSetup
 from dlrl_core.workload.workload_host import WorkloadHost, WorkloadLaunch
 
 _NAMED_BY_RAY = ("CPU", "GPU", "memory")
+_LOOK_S = 0.02
 
 
 def start_workload(plan: WorkloadPlan, launch: WorkloadLaunch, group: PlacementGroup) -> Any:
     """The Ray handle of the host of that name, in its bundle; started if there is none.
 
-    Ray never restarts it by itself: it would come back blank.
+    Ray never restarts it by itself: the new process would have no state.
     """
     actor = _actor_class(WorkloadHost, (*workload_host.CONCURRENCY_GROUPS, ("coroutines", launch.concurrency)))
     return actor.options(
@@ -42,7 +45,7 @@ def start_workload(plan: WorkloadPlan, launch: WorkloadLaunch, group: PlacementG
 
 
 def start_trainer(launch: TrainerLaunch) -> Any:
-    """The Ray handle of the trainer's process, started if there is none. It takes no resources: it mostly waits."""
+    """The Ray handle of the trainer's process, started if there is none. It reserves nothing: it mostly waits."""
     actor = _actor_class(TrainerHost, trainer_host.CONCURRENCY_GROUPS)
     return actor.options(
         name=TRAINER,
@@ -62,7 +65,7 @@ def _actor_class(host: type, groups: tuple[tuple[str, int], ...]) -> Any:
 
 
 def _runtime_env(setup: ProcessSetup) -> dict[str, Any] | None:
-    """Only what a process must have when it starts: an idle worker without it is reused and is there at once."""
+    """The variables that a process must have when it starts; None lets Ray use an idle worker, which is quicker."""
     at_start = setup.start_env()
     return {"env_vars": at_start} if at_start else None
 
@@ -76,11 +79,19 @@ def find_actor(job: str, name: str) -> Any | None:
 
 
 def processes_of(job: str) -> dict[str, Any]:
-    """The Ray handles of all processes of the job but the Master's, those included that still wait for their place."""
+    """The Ray handles of all processes of the job but the Master's, those that wait for resources included."""
     named = ray.util.list_named_actors(all_namespaces=True)
     names = [one["name"] for one in named if one["namespace"] == namespace_of(job) and one["name"] != MASTER]
     found = {name: find_actor(job, name) for name in names}
     return {name: actor for name, actor in found.items() if actor is not None}
+
+
+def wait_until_gone(job: str, names: Collection[str], limit_s: float) -> list[str]:
+    """Wait until no actor has one of these names; returns those that are still taken after `limit_s`."""
+    deadline = time.monotonic() + limit_s
+    while (taken := [name for name in names if find_actor(job, name) is not None]) and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+    return taken
 
 
 def kill_all(job: str) -> None:

@@ -68,6 +68,10 @@ class TrainerHost:
         self._faults = Suffering(is_allowed=launch.allow_chaos, owner="the trainer", has_calls=False)
         self._ended = threading.Event()
 
+    def __repr__(self) -> str:
+        """How Ray names this process where the driver shows its output."""
+        return "trainer"
+
     @ray.method(concurrency_group="control")
     def facts(self) -> HostFacts:
         return host_facts("trainer", self._launch.run_id)

@@ -90,6 +90,10 @@ class WorkloadHost:
         self._calling_thread: int | None = None
         self._ended = threading.Event()
 
+    def __repr__(self) -> str:
+        """How Ray names this process where the driver shows its output."""
+        return self._identity.name
+
     # ---- start-up, in this order
 
     @ray.method(concurrency_group="control")

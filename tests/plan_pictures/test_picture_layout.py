@@ -8,7 +8,7 @@ from svg_reader import SvgPicture
 
 from dlrl_core.plan import ExecutionPlan
 from dlrl_core.plan.picture_layout import Row, layout_of
-from dlrl_core.plan.picture_words import workload_count
+from dlrl_core.plan.picture_text import workload_count
 from dlrl_core.roles import RoleType
 
 

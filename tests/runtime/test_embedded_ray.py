@@ -1,8 +1,9 @@
-"""The embedded local Ray: nothing of it stays, however its driver ends."""
+"""The embedded local Ray: no process of it stays, however its driver ends; a start that fails tells why."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,7 +14,14 @@ import psutil
 import pytest
 from checks import short_temp_folder, wait_until
 
+from dlrl_core.errors import ClusterError
+from dlrl_core.plan import ClusterView
+from dlrl_core.scheduler import local_cluster
+from dlrl_core.scheduler.local_cluster import LocalCluster
+from dlrl_core.scheduler.local_cluster_keeper import remove
+
 HERE = "sample_jobs.endings"
+NODE = ClusterView.described(node_num=1, resources={"CPU": 1, "GPU": 0})
 TESTS = str(Path(__file__).parents[1])
 
 
@@ -25,10 +33,11 @@ def short_tmp():
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def driver(script: str, tmp: Path, home: Path) -> subprocess.Popen:
+def driver(script: str, tmp: Path, home: Path, **env: str) -> subprocess.Popen:
+    paths = os.pathsep.join([TESTS, os.environ.get("PYTHONPATH", "")])
     return subprocess.Popen(
         [sys.executable, "-c", f"from dlrl_core import RLJobBuilder\nH = '{HERE}'\n{script}"],
-        env={**os.environ, "PYTHONPATH": TESTS, "TMPDIR": str(tmp), "DLRL_HOME": str(home)},
+        env={**os.environ, "PYTHONPATH": paths, "TMPDIR": str(tmp), "DLRL_HOME": str(home), **env},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -84,3 +93,77 @@ def test_a_failing_job_ends_its_embedded_ray_too(short_tmp, dlrl_home):
     assert "JobFailedError: job 'f' failed: the trainer raised RuntimeError: the loss is not a number" in err
     wait_until(lambda: not processes_with(short_tmp), "all processes are gone")
     assert not any(short_tmp.iterdir())
+
+
+LOUD = "\n".join([
+    "L = 'sample_jobs.loud'",
+    "RLJobBuilder().trainer(L, 'Loud').actor(L, 'LoudActor').total(2).rollout(L, 'Dies').build().submit('loud')",
+])  # fmt: skip
+
+
+def test_a_driver_shows_what_its_processes_print_and_nothing_of_ray(short_tmp, dlrl_home):
+    loud = driver(LOUD, short_tmp, dlrl_home)
+    out, err = loud.communicate(timeout=150)
+    assert loud.returncode == 1, err
+    for rank in (0, 1):
+        assert re.search(rf"^\(actor-{rank} pid=\d+\) actor {rank} works$", out, re.MULTILINE), out
+        assert re.search(rf"^\(actor-{rank} pid=\d+\) actor {rank} complains$", err, re.MULTILINE), err
+    for text in (out, err):
+        assert not any(noise in text for noise in ("Warning", "\x1b[", "(raylet)"))
+
+
+def test_a_failed_job_tells_once_where_the_logs_are_and_they_are_there(short_tmp, dlrl_home):
+    failing = driver("RLJobBuilder().trainer(H, 'Raises').actor(H, 'Worker').build().submit('f')", short_tmp, dlrl_home)
+    _, err = failing.communicate(timeout=150)
+    [logs] = re.findall(r"^dlrl: the output of all processes, and Ray's logs, are in (.+)$", err, re.MULTILINE)
+    assert Path(logs).parent == dlrl_home / "logs"
+    names = [path.name for path in Path(logs).iterdir()]
+    assert "raylet.out" in names
+    assert "keeper.log" in names
+    assert any(name.startswith("worker-") for name in names)
+
+
+def test_a_local_ray_that_fails_to_start_tells_why(short_tmp, dlrl_home):
+    script = "RLJobBuilder().trainer(H, 'Finishes').actor(H, 'Worker').build().submit('b')"
+    broken = driver(script, short_tmp, dlrl_home, RAY_raylet_heartbeat_period_milliseconds="soon")
+    _, err = broken.communicate(timeout=150)
+    assert broken.returncode == 1
+    assert "ClusterError: the embedded local Ray did not start: " in err
+    wait_until(lambda: not processes_with(short_tmp), "all processes are gone")
+    assert not any(short_tmp.iterdir())
+
+
+def test_a_keeper_that_was_killed_is_named_and_its_folder_is_removed(short_tmp, monkeypatch):
+    monkeypatch.setattr(local_cluster, "_short_temp_dir", lambda: str(short_tmp))
+    killed = LocalCluster()
+    killed._keeper.kill()
+    killed._keeper.wait()
+    with pytest.raises(ClusterError, match="the embedded local Ray did not start: its keeper process"):
+        killed.add_nodes(NODE)
+    assert (killed.folder / "keeper.log").exists()
+    killed.stop()
+    assert not any(short_tmp.iterdir())
+
+
+def test_a_keeper_that_stands_still_is_given_up_by_what_was_waited_for(short_tmp, monkeypatch):
+    monkeypatch.setattr(local_cluster, "_short_temp_dir", lambda: str(short_tmp))
+    monkeypatch.setattr(local_cluster, "_STILL_S", 2.0)
+    still = LocalCluster()
+    still._keeper.send_signal(signal.SIGSTOP)
+    with pytest.raises(ClusterError, match=r"did not start: its keeper process was waited for \d s, and nothing moved"):
+        still.add_nodes(NODE)
+    still._keeper.kill()
+    still.stop()
+    assert not any(short_tmp.iterdir())
+
+
+def test_logs_of_only_the_last_runs_are_kept(tmp_path):
+    for number in range(12):
+        (tmp_path / "logs" / f"2026-{number:02}").mkdir(parents=True)
+    (tmp_path / "run" / "ray" / "session_1" / "logs").mkdir(parents=True)
+    (tmp_path / "run" / "ray" / "session_latest").symlink_to(tmp_path / "run" / "ray" / "session_1")
+    (tmp_path / "run" / "keeper.log").write_text("started")
+    remove(tmp_path / "run", tmp_path / "logs" / "2026-12")
+    assert not (tmp_path / "run").exists()
+    assert [path.name for path in sorted((tmp_path / "logs").iterdir())] == [f"2026-{n:02}" for n in range(3, 13)]
+    assert (tmp_path / "logs" / "2026-12" / "keeper.log").read_text() == "started"

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from checks import children_of_this_process, wait_until
 
@@ -12,12 +17,11 @@ def children_before():
     return children_of_this_process()
 
 
-@pytest.fixture(scope="module")
-def result(children_before, tmp_path_factory):
-    """Run as it stands on a laptop: three nodes of two logical devices on an embedded local Ray."""
+def example():
+    """The job as the seed builds it."""
     from dlrl_core import RLJobBuilder
 
-    rl_job = (
+    return (
             RLJobBuilder()
             # how many nodes for training
             .node_num(3)
@@ -48,11 +52,15 @@ def result(children_before, tmp_path_factory):
             .build()
         )  # fmt: skip
 
+
+@pytest.fixture(scope="module")
+def result(children_before, tmp_path_factory):
+    """Run as it stands on a laptop: three nodes of two logical devices on an embedded local Ray."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DLRL_HOME", str(tmp_path_factory.mktemp("home")))
         patch.delenv("RAY_ADDRESS", raising=False)
         # submit the job for running
-        return rl_job.submit("test")
+        return example().submit("test")
 
 
 def test_calls_of_all_roles_return_in_rank_order(result):
@@ -89,3 +97,21 @@ def test_the_embedded_ray_is_gone_with_the_job(children_before, result):
 
     assert not shared_cluster.is_up
     wait_until(lambda: children_of_this_process() <= children_before, "all processes of the embedded Ray are gone")
+
+
+def test_its_driver_prints_no_warning_no_colour_and_nothing_of_a_raylet(result, dlrl_home):
+    here = Path(__file__).parent
+    paths = os.pathsep.join([str(here), str(here.parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", "import test_seed_example; test_seed_example.example().submit('quiet')"],
+        env={**os.environ, "PYTHONPATH": paths, "DLRL_HOME": str(dlrl_home)},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert "a local Ray is started for this job" in done.stderr
+    assert not any(noise in done.stderr for noise in ("Warning", "\x1b[", "(raylet)"))

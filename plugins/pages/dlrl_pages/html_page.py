@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dlrl_core.plan.picture_words import headline, workload_count
-from dlrl_core.plan.workload_table import TableRow, table_rows
+from dlrl_core.plan.picture_text import TableRow, headline, table_rows, workload_count
 from dlrl_pages.svg_elements import clean
 from dlrl_pages.svg_picture import svg_of
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrl_core.plan.picture_layout import Row
-from dlrl_core.plan.picture_words import Cell, cells_of, fitted, place_of, shown_share
+from dlrl_core.plan.picture_text import Cell, cells_of, fitted, place_of, shown_share
 from dlrl_pages.role_colours import NOBODY, ROLE_COLOURS
 from dlrl_pages.svg_elements import FAINT, INK, box, group, label, width_of
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrl_core.plan.picture_layout import DrawnNode, Row, counted, layout_of
-from dlrl_core.plan.picture_words import (
+from dlrl_core.plan.picture_text import (
     headline,
     how_many,
     role_counts,
