@@ -1,30 +1,79 @@
-"""Which plugins are installed, read from metadata: nothing here imports one.
+"""Which plugins are installed, read from metadata, and which of them may be loaded: nothing here imports one.
 
 pluggy's own walk drops the second of two entry points with one name, and stops at the first broken plugin;
 `importlib.metadata.entry_points()` stops at the first malformed file of any distribution.
-So we walk ourselves.
+So dlrl walks through the distributions itself.
 """
 
 from __future__ import annotations
 
+import enum
 import importlib.metadata
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import Distribution, EntryPoint
 
-from dlrl_core.plugin.record import PluginRecord, PluginStatus, distribution_label, plugin_label
+from dlrl_core.hints import did_you_mean
 
 GROUP = "dlrl"
+VARIABLE = "DLRL_PLUGINS"
+_ALWAYS = frozenset({"chaos", "doctor", "event_log", "pages", "redis"})
+"""Plugins of the distribution dlrl that belong to its command and its stores: DLRL_PLUGINS does not leave them out."""
+
+
+class PluginStatus(enum.StrEnum):
+    """What became of an entry point. Only LOADED ones add anything."""
+
+    LOADED = "loaded"
+    BROKEN = "broken"
+    CLASH = "clash"
+    API_MISMATCH = "api mismatch"
+    NOT_ALLOWED = "not allowed"
 
 
 @dataclass(frozen=True, kw_only=True)
-class InstalledPlugin:
-    """An entry point and the distribution it came from."""
+class _Named:
+    """A plugin by its entry point's name and the distribution that installed it."""
 
     name: str
     distribution: str | None
     version: str | None
+
+    @property
+    def label(self) -> str:
+        """The plugin in a sentence, such as "plugin 'verl' (dlrl 0.1.0)"."""
+        return f"plugin '{self.name}' ({self.distribution_label})"
+
+    @property
+    def distribution_label(self) -> str:
+        return _distribution_label(self.distribution, self.version)
+
+    def broken(self, cause: str) -> str:
+        """The sentence about a plugin that can't do what it registers."""
+        return f"{self.label} is broken; update or uninstall {self.distribution or 'it'}: {cause}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluginRecord(_Named):
+    """One entry point of the group `dlrl`, and what became of it."""
+
+    target: str
+    """What the entry point names, such as 'dlrl_verl.plugin'."""
+    status: PluginStatus
+    error: str | None = None
+    """What is wrong, in full sentences. A loaded plugin has one if something that it registers can't be used."""
+
+    @property
+    def summary(self) -> str | None:
+        """The first line of `error`."""
+        return self.error and self.error.partition("\n")[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstalledPlugin(_Named):
+    """An entry point and the distribution it came from."""
+
     entry_point: EntryPoint
 
     @classmethod
@@ -42,14 +91,6 @@ class InstalledPlugin:
         return self.entry_point.value
 
     @property
-    def label(self) -> str:
-        return plugin_label(self.name, self.distribution, self.version)
-
-    @property
-    def distribution_label(self) -> str:
-        return distribution_label(self.distribution, self.version)
-
-    @property
     def qualified_name(self) -> str:
         """The plugin as DLRL_PLUGINS tells it from another of its name, such as 'acme-dist:acme'."""
         return f"{normalised(self.distribution or '')}:{self.name}"
@@ -65,9 +106,31 @@ class InstalledPlugin:
         )
 
 
-def normalised(distribution: str) -> str:
-    """A distribution's name as PEP 503 compares them."""
-    return re.sub(r"[-_.]+", "-", distribution).lower()
+@dataclass(frozen=True)
+class AllowList:
+    """The words of DLRL_PLUGINS: 'name' or 'distribution:name'. None allows every plugin."""
+
+    text: str | None
+
+    @property
+    def words(self) -> list[str]:
+        return [word.strip() for word in (self.text or "").split(",") if word.strip()]
+
+    def admits(self, plugin: InstalledPlugin) -> bool:
+        is_always = plugin.distribution == "dlrl" and plugin.name in _ALWAYS
+        return is_always or self.text is None or any(_matches(word, plugin) for word in self.words)
+
+    def refusal(self, plugin: InstalledPlugin) -> str:
+        return f"{plugin.label} is left out by {VARIABLE}='{self.text}'; add '{plugin.name}' to it"
+
+    def problems(self, installed: Sequence[InstalledPlugin]) -> Iterator[str]:
+        """One sentence for each word that is the name of no installed plugin."""
+        known = sorted({plugin.name for plugin in installed})
+        spellings = [*known, *(plugin.qualified_name for plugin in installed)]
+        for word in self.words:
+            if not any(_matches(word, plugin) for plugin in installed):
+                hint = did_you_mean(word, spellings)
+                yield f"{VARIABLE} names '{word}', which is not installed{hint} installed: {', '.join(known)}"
 
 
 def installed_plugins() -> tuple[list[InstalledPlugin], list[PluginRecord]]:
@@ -96,11 +159,26 @@ def unique(plugins: Iterable[InstalledPlugin]) -> list[InstalledPlugin]:
     return [by_key[key] for key in sorted(by_key, key=lambda key: (by_key[key].name, key))]
 
 
+def normalised(distribution: str) -> str:
+    """A distribution's name as PEP 503 compares them."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def _matches(word: str, plugin: InstalledPlugin) -> bool:
+    distribution, colon, name = word.partition(":")
+    qualified = f"{normalised(distribution)}:{name}" if colon else None
+    return word == plugin.name or qualified == plugin.qualified_name
+
+
 def _has_group(dist: Distribution) -> bool:
     try:
         return f"[{GROUP}]" in (dist.read_text("entry_points.txt") or "")
     except (OSError, UnicodeDecodeError):
         return False
+
+
+def _distribution_label(distribution: str | None, version: str | None) -> str:
+    return " ".join(part for part in (distribution, version) if part) or "an unknown distribution"
 
 
 def _unreadable(dist: Distribution, error: Exception) -> PluginRecord:
@@ -109,7 +187,7 @@ def _unreadable(dist: Distribution, error: Exception) -> PluginRecord:
         name, version = dist.metadata["Name"], dist.version
     except Exception:  # noqa: BLE001 - the metadata may be what can't be read
         name, version = None, None
-    owner = distribution_label(name, version)
+    owner = _distribution_label(name, version)
     return PluginRecord(
         name=name or "unknown",
         distribution=name,

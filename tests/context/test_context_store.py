@@ -227,7 +227,7 @@ def test_url_with_an_absolute_path_opens_that_file(tmp_path: Path) -> None:
         ("sqlite:///x.db?mode=ro", "absolute path"),
         ("/var/lib/context.db", "has no scheme"),
         ("", "has no scheme"),
-        ("nosuch://user:hunter2@host", "built in: sqlite, redis, rediss, unix"),
+        ("nosuch://user:hunter2@host", "registered: redis, rediss, unix; built in: sqlite"),
     ],
 )
 def test_url_that_nothing_opens_is_explained_without_its_password(url: str, words: str) -> None:
