@@ -49,7 +49,7 @@ def show_plan(plan: ExecutionPlan) -> None:
 def _table(plan: ExecutionPlan, most: int) -> Table:
     from rich.text import Text
 
-    from dlrl_core.cli.tables import list_table
+    from dlrl_core.cli.output import list_table
     from dlrl_core.plan.workload_table import table_rows
 
     table = list_table("workload", "node", "device", "share", "collocated with")

@@ -107,7 +107,9 @@ class NameTable(Generic[T]):
     def _clash(self, name: str) -> str:
         owners = " and ".join(owner.label for owner in self._claims[name])
         if name in self._reserved:
-            return f"{self.what(name)} of {owners} has a name that belongs to dlrl itself, so it can't be used; rename it"
+            return (
+                f"{self.what(name)} of {owners} has a name that belongs to dlrl itself, so it can't be used; rename it"
+            )
         return (
             f"{self.what(name)} is registered by {owners}, so neither can be used; "
             "uninstall one, or leave one out of DLRL_PLUGINS"

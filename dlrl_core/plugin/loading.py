@@ -93,7 +93,7 @@ def import_function(path: ImportPath) -> Callable[..., Any]:
         function = EntryPoint(name=path, value=path, group=GROUP).load()
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - code of others, which may even exit
+    except BaseException as error:
         raise WrongPlugin(_describe(error)) from error
     if not callable(function):
         raise WrongPlugin(f"that is {_kind(function)}; it must be callable")

@@ -13,7 +13,7 @@ import pytest
 from cli_shell import PACED, ROOT, Shell
 
 from dlrl_core import __version__
-from dlrl_core.cli.exit_codes import MEANINGS, ExitCode
+from dlrl_core.cli.error_report import MEANINGS, ExitCode
 
 COMMANDS = ("run", "plan", "status", "why", "stop", "chaos", "frameworks", "doctor")
 
@@ -47,7 +47,7 @@ def test_help_imports_nothing_heavy(shell):
     code, modules = imported_by(shell, "--help")
 
     assert code == 0
-    assert not modules & {"ray", "torch", "omegaconf", "pydantic", "numpy", "yaml", "psutil", "pluggy"}
+    assert not modules & {"ray", "torch", "omegaconf", "pydantic", "numpy", "yaml", "psutil"}
 
 
 def test_help_costs_less_than_a_second_of_cpu(shell):
