@@ -14,11 +14,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import quote, unquote, urlsplit
 
 from dlrl_core.context.redaction import redact
 from dlrl_core.errors import PluginError, StoreConflictError, StoreError
+
+if TYPE_CHECKING:
+    from dlrl_core.plugin.verdict import Verdict
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,8 +95,8 @@ class Store(abc.ABC):
     def delete(self, job: str) -> None:
         """Forget the job, if there is one: its documents and its journal, which begins again with number 1."""
 
-    def warnings(self) -> Sequence[str]:
-        """Settings of the store that may lose records, one sentence each with what to do; `dlrl doctor` asks."""
+    def warnings(self) -> Sequence[Verdict]:
+        """Settings of the store that may lose records, for `dlrl doctor`: what was seen, and what to do."""
         return ()
 
     @abc.abstractmethod
