@@ -39,7 +39,7 @@ PlanFormat: TypeAlias = Callable[[Any], str]
 
 
 class Kind(NamedTuple):
-    """What a hook that returns functions by name registers."""
+    """What a hook registers by name."""
 
     one: str
     """One of them in a sentence."""
@@ -49,6 +49,7 @@ class Kind(NamedTuple):
 
 
 KINDS = {
+    "dlrl_frameworks": Kind("framework", "frameworks"),
     "dlrl_policies": Kind("policy", "policies"),
     "dlrl_stores": Kind("store scheme", "store openers", ("sqlite",)),
     "dlrl_commands": Kind("command", "commands", ("run", "plan", "status", "why", "stop", "frameworks")),
@@ -57,7 +58,7 @@ KINDS = {
     "dlrl_doctor_checks": Kind("doctor check", "doctor checks"),
     "dlrl_plan_formats": Kind("plan format", "plan formats"),
 }
-"""Each hook that returns functions by name."""
+"""Each hook. All but the first return functions by name."""
 
 
 @hookspec

@@ -12,37 +12,16 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import EntryPoint
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from dlrl_core import __version__
 from dlrl_core.errors import PluginError, UnknownFrameworkError
 from dlrl_core.hints import did_you_mean
+from dlrl_core.plugin import hookspecs as hooks
 from dlrl_core.plugin.contract import FrameworkAdapter
-from dlrl_core.plugin.discovery import (
-    GROUP,
-    VARIABLE,
-    AllowList,
-    InstalledPlugin,
-    PluginRecord,
-    PluginStatus,
-    installed_plugins,
-    unique,
-)
-from dlrl_core.plugin.hookspecs import (
-    KINDS,
-    Command,
-    Detector,
-    DoctorCheck,
-    EventSink,
-    ImportPath,
-    PlanFormat,
-    Policy,
-    StoreOpener,
-    hookimpl,
-)
-from dlrl_core.plugin.loading import Contributions, Function, WrongPlugin, import_function, load_plugin, load_plugins
-
-T = TypeVar("T")
+from dlrl_core.plugin.discovery import VARIABLE, AllowList, PluginRecord, PluginStatus, installed_plugins, unique
+from dlrl_core.plugin.hookspecs import KINDS
+from dlrl_core.plugin.loading import FRAMEWORKS, Contributions, WrongPlugin, import_function, load_plugin, load_plugins
 
 _log = logging.getLogger("dlrl.plugin")
 _logged: set[str] = set()
@@ -52,35 +31,30 @@ _HARMLESS = (PluginStatus.LOADED, PluginStatus.NOT_ALLOWED)
 class _Builtin:
     """What dlrl itself adds, through the same hooks as any plugin."""
 
-    @hookimpl
-    def dlrl_policies(self) -> dict[str, Policy | ImportPath]:
+    @hooks.hookimpl
+    def dlrl_policies(self) -> dict[str, hooks.Policy | hooks.ImportPath]:
         policies = "dlrl_core.plan.policies"
         return {"separate_sync": f"{policies}:separate_sync", "colocate_sync": f"{policies}:colocate_sync"}
 
 
 builtin = _Builtin()
 
-BUILTIN = InstalledPlugin(
-    name="builtin",
-    distribution="dlrl",
-    version=__version__,
-    entry_point=EntryPoint(name="builtin", value="dlrl_core.plugin.host:builtin", group=GROUP),
-)
+BUILTIN = PluginRecord(name="builtin", distribution="dlrl", version=__version__, target="dlrl_core.plugin.host:builtin")
 """Always loaded: DLRL_PLUGINS can't leave it out, and an entry point of its name does not clash with it."""
 
 
-class NameTable(Generic[T]):
+class NameTable:
     """All names of one kind, such as 'framework'. A name that two plugins register is usable for neither."""
 
     def __init__(self, kind: str, reserved: Sequence[str] = ()) -> None:
         self._kind = kind
         self._reserved = reserved
-        self._claims: dict[str, dict[PluginRecord, T]] = {}
+        self._claims: dict[str, dict[PluginRecord, Any]] = {}
 
-    def claim(self, name: str, value: T, owner: PluginRecord) -> None:
+    def claim(self, name: str, value: Any, owner: PluginRecord) -> None:
         self._claims.setdefault(name, {})[owner] = value
 
-    def usable(self) -> dict[str, tuple[PluginRecord, T]]:
+    def usable(self) -> dict[str, tuple[PluginRecord, Any]]:
         """The names that belong to one plugin alone, sorted, each with its plugin and its value."""
         clashing = self.clashes()
         return {name: next(iter(self._claims[name].items())) for name in sorted(self._claims) if name not in clashing}
@@ -125,16 +99,14 @@ class PluginHost:
         *,
         allow_problems: Iterable[str] = (),
     ) -> None:
-        self._frameworks: NameTable[FrameworkAdapter] = NameTable("framework")
-        self._functions: dict[str, NameTable[Function]] = {
-            hook: NameTable(kind.one, kind.reserved) for hook, kind in KINDS.items()
-        }
+        self._tables = {hook: NameTable(kind.one, kind.reserved) for hook, kind in KINDS.items()}
         self._allow_problems = list(allow_problems)
         self._not_imported: dict[tuple[str, str], tuple[PluginRecord, str]] = {}
         loaded = list(plugins)
         for record, added in loaded:
-            if added is not None:
-                self._claim(record, added)
+            for hook, values in (added or {}).items():
+                for name, value in values.items():
+                    self._tables[hook].claim(name, value, record)
         self._records = tuple(record for record, _ in loaded)
 
     @classmethod
@@ -147,7 +119,7 @@ class PluginHost:
         if entry_points is None:
             installed, unreadable = installed_plugins()
         else:
-            installed, unreadable = unique(InstalledPlugin.of(entry) for entry in entry_points), []
+            installed, unreadable = unique(PluginRecord.of(entry) for entry in entry_points), []
         allow_list = AllowList(allow)
         torn: list[tuple[PluginRecord, None]] = [(record, None) for record in unreadable]
         host = cls(
@@ -164,40 +136,41 @@ class PluginHost:
 
     def framework(self, name: str) -> FrameworkAdapter:
         """The adapter of that name. Raises UnknownFrameworkError; PluginError if its plugin did not load."""
-        return self._find(self._frameworks, name, UnknownFrameworkError)[1]
+        adapter: FrameworkAdapter = self._find(FRAMEWORKS, name, UnknownFrameworkError)[1]
+        return adapter
 
     def frameworks(self) -> Mapping[str, FrameworkAdapter]:
         """The frameworks that can be asked for. Their own distributions may still be missing."""
-        return {name: adapter for name, (_, adapter) in self._frameworks.usable().items()}
+        return {name: adapter for name, (_, adapter) in self._tables[FRAMEWORKS].usable().items()}
 
     def frameworks_of(self, plugin: PluginRecord) -> list[FrameworkAdapter]:
         """Those that this plugin adds, of `frameworks()`."""
         bare = replace(plugin, error=None)
-        return [adapter for owner, adapter in self._frameworks.usable().values() if owner == bare]
+        return [adapter for owner, adapter in self._tables[FRAMEWORKS].usable().values() if owner == bare]
 
-    def policy(self, name: str) -> Policy:
+    def policy(self, name: str) -> hooks.Policy:
         """The distribution policy of that name. Raises PluginError."""
         return self._function("dlrl_policies", name)
 
-    def store_opener(self, scheme: str) -> StoreOpener:
+    def store_opener(self, scheme: str) -> hooks.StoreOpener:
         """The function that opens stores of that URL scheme. Raises PluginError."""
         return self._function("dlrl_stores", scheme)
 
-    def plan_format(self, name: str) -> PlanFormat:
+    def plan_format(self, name: str) -> hooks.PlanFormat:
         """The function that writes a plan in that format. Raises PluginError."""
         return self._function("dlrl_plan_formats", name)
 
-    def commands(self) -> Mapping[str, Command]:
+    def commands(self) -> Mapping[str, hooks.Command]:
         """The commands that plugins add to `dlrl`."""
         return self._all_functions("dlrl_commands")
 
-    def detectors(self) -> Mapping[str, Detector]:
+    def detectors(self) -> Mapping[str, hooks.Detector]:
         return self._all_functions("dlrl_detectors")
 
-    def event_sinks(self) -> Mapping[str, EventSink]:
+    def event_sinks(self) -> Mapping[str, hooks.EventSink]:
         return self._all_functions("dlrl_event_sinks")
 
-    def doctor_checks(self) -> Mapping[str, DoctorCheck]:
+    def doctor_checks(self) -> Mapping[str, hooks.DoctorCheck]:
         return self._all_functions("dlrl_doctor_checks")
 
     def import_all(self) -> None:
@@ -213,41 +186,38 @@ class PluginHost:
         """
         not_imported = [text for (of, _), (_, text) in self._not_imported.items() if hook in (None, of)]
         if hook is not None:
-            return [*self._functions[hook].clashes().values(), *not_imported]
+            return [*self._tables[hook].clashes().values(), *not_imported]
         failed = (record.summary or "" for record in self._records if record.status not in _HARMLESS)
-        clashes = (sentence for table in self._tables for sentence in table.clashes().values())
+        clashes = (sentence for table in self._tables.values() for sentence in table.clashes().values())
         return list(dict.fromkeys([*failed, *clashes, *not_imported, *self._allow_problems]))
 
-    @property
-    def _tables(self) -> tuple[NameTable[Any], ...]:
-        return (self._frameworks, *self._functions.values())
-
     def _function(self, hook: str, name: str) -> Callable[..., Any]:
-        owner, given = self._find(self._functions[hook], name, PluginError)
+        owner, given = self._find(hook, name, PluginError)
         return self._import(hook, name, owner, given)
 
     def _all_functions(self, hook: str) -> dict[str, Callable[..., Any]]:
         """Those that can be imported; each other one is logged, once."""
         functions = {}
-        for name, (owner, given) in self._functions[hook].usable().items():
+        for name, (owner, given) in self._tables[hook].usable().items():
             try:
                 functions[name] = self._import(hook, name, owner, given)
             except PluginError as error:
                 _log_once([str(error)])
         return functions
 
-    def _import(self, hook: str, name: str, owner: PluginRecord, given: Function) -> Callable[..., Any]:
+    def _import(self, hook: str, name: str, owner: PluginRecord, given: Any) -> Callable[..., Any]:
         """The function itself. Raises PluginError, and keeps it for `problems`, if its path can't be imported."""
         if not isinstance(given, str):
-            return given
+            return given  # type: ignore[no-any-return]
         try:
             return import_function(given)
         except WrongPlugin as error:
-            sentence = owner.broken(f"{self._functions[hook].what(name)} is '{given}': {error}").partition("\n")[0]
+            sentence = owner.broken(f"{self._tables[hook].what(name)} is '{given}': {error}").partition("\n")[0]
             self._not_imported[hook, name] = owner, sentence
             raise PluginError(sentence) from error
 
-    def _find(self, table: NameTable[T], name: str, unknown: type[PluginError]) -> tuple[PluginRecord, T]:
+    def _find(self, hook: str, name: str, unknown: type[PluginError]) -> tuple[PluginRecord, Any]:
+        table = self._tables[hook]
         usable = table.usable()
         if name in usable:
             return usable[name]
@@ -259,17 +229,10 @@ class PluginHost:
                 raise PluginError(record.summary)
         raise unknown(table.unknown(name, not_loaded=[record.name for record in not_loaded]))
 
-    def _claim(self, owner: PluginRecord, added: Contributions) -> None:
-        for name, adapter in added.frameworks.items():
-            self._frameworks.claim(name, adapter, owner)
-        for hook, functions in added.functions.items():
-            for name, function in functions.items():
-                self._functions[hook].claim(name, function, owner)
-
     def _with_errors(self, record: PluginRecord) -> PluginRecord:
         if record.status is not PluginStatus.LOADED:
             return record
-        errors = [sentence for table in self._tables for sentence in table.clashes_of(record)]
+        errors = [sentence for table in self._tables.values() for sentence in table.clashes_of(record)]
         errors += [text for owner, text in self._not_imported.values() if owner == record]
         return replace(record, error="\n".join(errors)) if errors else record
 

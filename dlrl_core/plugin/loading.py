@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from typing import Any
 
@@ -15,24 +15,17 @@ import pluggy
 from dlrl_core.hints import did_you_mean
 from dlrl_core.plugin import hookspecs
 from dlrl_core.plugin.contract import API_VERSION, FrameworkAdapter
-from dlrl_core.plugin.discovery import GROUP, VARIABLE, AllowList, InstalledPlugin, PluginRecord, PluginStatus
+from dlrl_core.plugin.discovery import GROUP, VARIABLE, AllowList, PluginRecord, PluginStatus
 from dlrl_core.plugin.hookspecs import KINDS, PROJECT, ImportPath
 
 API_VERSION_WHEN_UNSAID = 1
-HOOKS = sorted(name for name in vars(hookspecs) if name.startswith("dlrl_"))
+HOOKS = sorted(KINDS)
+FRAMEWORKS = "dlrl_frameworks"
 
-Function = Callable[..., Any] | ImportPath
+Contributions = Mapping[str, Mapping[str, Any]]
+"""What one plugin adds: for each hook, by name, an adapter, a function or a function's import path."""
 
 _log = logging.getLogger("dlrl.plugin")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Contributions:
-    """What one plugin adds, by name."""
-
-    frameworks: Mapping[str, FrameworkAdapter]
-    functions: Mapping[str, Mapping[str, Function]]
-    """For each hook of `KINDS`, the functions it returned by name, or their import paths."""
 
 
 class WrongPlugin(Exception):
@@ -48,23 +41,23 @@ class OtherApiVersion(Exception):
 
 
 def load_plugins(
-    installed: Sequence[InstalledPlugin], allow_list: AllowList
+    installed: Sequence[PluginRecord], allow_list: AllowList
 ) -> Iterator[tuple[PluginRecord, Contributions | None]]:
     """Each plugin's record, and what it adds if it loaded. A refused or clashing one is never imported."""
-    rivals: dict[str, list[InstalledPlugin]] = defaultdict(list)
+    rivals: dict[str, list[PluginRecord]] = defaultdict(list)
     for plugin in installed:
         if allow_list.admits(plugin):
             rivals[plugin.name].append(plugin)
     for plugin in installed:
         if not allow_list.admits(plugin):
-            yield plugin.record(PluginStatus.NOT_ALLOWED, allow_list.refusal(plugin)), None
+            yield replace(plugin, status=PluginStatus.NOT_ALLOWED, error=allow_list.refusal(plugin)), None
         elif len(rivals[plugin.name]) > 1:
-            yield plugin.record(PluginStatus.CLASH, _clash(rivals[plugin.name])), None
+            yield replace(plugin, status=PluginStatus.CLASH, error=_clash(rivals[plugin.name])), None
         else:
             yield load_plugin(plugin)
 
 
-def _clash(rivals: Sequence[InstalledPlugin]) -> str:
+def _clash(rivals: Sequence[PluginRecord]) -> str:
     owners = " and ".join(f"{plugin.distribution_label} ({plugin.target})" for plugin in rivals)
     return (
         f"plugin '{rivals[0].name}' is registered by {owners}, so neither is loaded; uninstall one, "
@@ -72,25 +65,25 @@ def _clash(rivals: Sequence[InstalledPlugin]) -> str:
     )
 
 
-def load_plugin(plugin: InstalledPlugin) -> tuple[PluginRecord, Contributions | None]:
+def load_plugin(plugin: PluginRecord) -> tuple[PluginRecord, Contributions | None]:
     """The plugin's record, and what it adds unless it is broken. Raises nothing but KeyboardInterrupt."""
     try:
-        added = _contributions(plugin.entry_point)
+        return plugin, _contributions(plugin.target)
     except KeyboardInterrupt:
         raise
     except OtherApiVersion as error:
         outdated = "dlrl" if error.version > API_VERSION else plugin.distribution or "it"
-        return plugin.record(PluginStatus.API_MISMATCH, f"{plugin.label} {error}; update {outdated}"), None
+        sentence = f"{plugin.label} {error}; update {outdated}"
+        return replace(plugin, status=PluginStatus.API_MISMATCH, error=sentence), None
     except BaseException as error:  # noqa: BLE001 - code of others, which may even exit; the other plugins load on
         _log.debug("traceback of %s:", plugin.label, exc_info=error)
-        return plugin.record(PluginStatus.BROKEN, plugin.broken(_describe(error))), None
-    return plugin.record(PluginStatus.LOADED), added
+        return replace(plugin, status=PluginStatus.BROKEN, error=plugin.broken(_describe(error))), None
 
 
 def import_function(path: ImportPath) -> Callable[..., Any]:
     """The function that a hook gave as its import path. Raises WrongPlugin with what is wrong."""
     try:
-        function = EntryPoint(name=path, value=path, group=GROUP).load()
+        function = _imported(path)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -100,17 +93,20 @@ def import_function(path: ImportPath) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
-def _contributions(entry_point: EntryPoint) -> Contributions:
+def _imported(path: str) -> Any:
+    """What 'module' or 'module:object' names."""
+    return EntryPoint(name=path, value=path, group=GROUP).load()
+
+
+def _contributions(target: str) -> Contributions:
     """What the plugin adds. Raises WrongPlugin, OtherApiVersion, or whatever the plugin's code raises."""
-    if not EntryPoint.pattern.match(entry_point.value):
-        raise WrongPlugin(f"its target '{entry_point.value}' is not 'module' or 'module:object'")
-    plugin = entry_point.load()
+    if not EntryPoint.pattern.match(target):
+        raise WrongPlugin(f"its target '{target}' is not 'module' or 'module:object'")
+    plugin = _imported(target)
     _check_api_version("DLRL_API_VERSION", getattr(plugin, "DLRL_API_VERSION", API_VERSION_WHEN_UNSAID))
     manager = _register(plugin)
-    return Contributions(
-        frameworks=_frameworks(manager),
-        functions={hook: _functions(manager, hook, kind.several) for hook, kind in KINDS.items()},
-    )
+    functions = {hook: _functions(manager, hook, kind.several) for hook, kind in KINDS.items() if hook != FRAMEWORKS}
+    return {FRAMEWORKS: _frameworks(manager), **functions}
 
 
 def _check_api_version(where: str, version: object) -> None:
@@ -143,7 +139,7 @@ def _results(manager: pluggy.PluginManager, hook: str) -> Iterator[Any]:
 
 def _frameworks(manager: pluggy.PluginManager) -> dict[str, FrameworkAdapter]:
     adapters: dict[str, FrameworkAdapter] = {}
-    for returned in _results(manager, "dlrl_frameworks"):
+    for returned in _results(manager, FRAMEWORKS):
         if not isinstance(returned, list):
             raise WrongPlugin(f"dlrl_frameworks returned {_kind(returned)}; it must return a list of adapter classes")
         for cls in returned:
@@ -169,8 +165,8 @@ def _adapter(cls: object) -> FrameworkAdapter:
     return cls()
 
 
-def _functions(manager: pluggy.PluginManager, hook: str, what: str) -> dict[str, Function]:
-    functions: dict[str, Function] = {}
+def _functions(manager: pluggy.PluginManager, hook: str, what: str) -> dict[str, Any]:
+    functions: dict[str, Any] = {}
     for returned in _results(manager, hook):
         if not isinstance(returned, dict):
             raise WrongPlugin(f"{hook} returned {_kind(returned)}; it must return a dict of {what} by name")
@@ -181,7 +177,7 @@ def _functions(manager: pluggy.PluginManager, hook: str, what: str) -> dict[str,
     return functions
 
 
-def _function(given: object, what: str) -> Function:
+def _function(given: object, what: str) -> Callable[..., Any] | ImportPath:
     if callable(given):
         return given
     if not isinstance(given, str):
