@@ -25,7 +25,7 @@ app = typer.Typer(
     epilog=f"[bold]Exit codes[/bold]\n\n\b\n{EXIT_CODES}",
     no_args_is_help=True,
     rich_markup_mode="rich",
-    # Our errors are sentences; a traceback is for bugs, and must not show local values, which may be secrets.
+    # Errors of dlrl are sentences. A traceback is for bugs, and must not show local values, which may be secrets.
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -129,7 +129,7 @@ def plan(
     overrides: Override = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show who would sit where, and what a death would restart.
+    """Show where each workload would run, and what a death would restart.
 
     Without a cluster, the smallest one that the job fits. RAY_ADDRESS does not
     count here: unless --address is said, neither Ray nor a class of the job is
@@ -184,8 +184,8 @@ def why(
     """Say what happened to a job, why, and what to do next.
 
     One sentence with the first cause; then each thing that was found, what was
-    decided and why, who was restarted, which steps were lost, and how many
-    restarts are left. Works for a job that runs and for one that has ended.
+    decided and why, which processes were restarted, which steps were lost, and
+    how many restarts are left. Works for a job that runs and for one that has ended.
 
     \b
     Examples:

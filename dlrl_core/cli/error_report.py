@@ -69,7 +69,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
 
 @contextmanager
 def errors_shown(as_json: bool) -> Iterator[None]:
-    """Every error a user can meet in the block ends the command with a message and its exit code."""
+    """A context: an error of dlrl, or Ctrl-C, in the block ends the command with a message and its exit code."""
     try:
         yield
     except (DlrlError, KeyboardInterrupt) as error:
@@ -79,7 +79,7 @@ def errors_shown(as_json: bool) -> Iterator[None]:
 def fail(
     error: BaseException, *, as_json: bool, also: Mapping[str, Any] | None = None, stdout: IO[str] | None = None
 ) -> None:
-    """Show the error, with what else is known as JSON, and end the command."""
+    """Show the error and end the command. With `as_json`, the object has the fields of `also` too."""
     if as_json:
         from dlrl_core.cli.output import print_json
 

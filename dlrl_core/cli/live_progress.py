@@ -1,4 +1,4 @@
-"""The live progress line of a terminal: two lines that are drawn again and again, and gone at the end."""
+"""The live progress of a terminal: two lines that are redrawn while the job runs, and removed at the end."""
 
 from __future__ import annotations
 

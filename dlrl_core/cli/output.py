@@ -37,7 +37,7 @@ _STATE_STYLES = {
 
 
 def console(stream: IO[str] | None = None) -> Console:
-    """A console on a stream, stdout unless said. Into a pipe it writes wide lines, so that tables stay whole."""
+    """A console on a stream, by default stdout. Into a pipe it writes wide lines, so that tables are not cut."""
     from rich.console import Console
 
     stream = stream or sys.stdout

@@ -20,7 +20,7 @@ _SPEED_WINDOW_S = 20.0
 
 
 def progress_of(name: str, *, is_quiet: bool) -> Progress:
-    """How this process shows the progress of a job."""
+    """The kind of progress that suits stderr: nothing when quiet, a live line on a terminal, else plain lines."""
     if is_quiet:
         return Progress()
     if not sys.stderr.isatty():
@@ -31,7 +31,7 @@ def progress_of(name: str, *, is_quiet: bool) -> Progress:
 
 
 class Progress:
-    """Used as a context while the job runs; `saw` gets a look at it several times a second. Shows nothing."""
+    """A context for the time that the job runs; `saw` is called several times a second. This one shows nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -42,7 +42,7 @@ class Progress:
         return None
 
     def saw(self, status: JobStatus) -> None:
-        """The job as it is now."""
+        """Called with the current status of the job."""
 
 
 class PlainProgress(Progress):
@@ -64,7 +64,7 @@ class PlainProgress(Progress):
 
 
 def plain_line(status: JobStatus, steps_per_s: float | None) -> str:
-    """One look at a job as one line of text."""
+    """The status of a job as one line of text."""
     phase = f" ({status.phase})" if status.phase else ""
     parts = [f"job '{status.name}' is {status.state}{phase}"]
     if status.waiting_for:
@@ -86,7 +86,7 @@ class StepSpeed:
         self._changes: deque[tuple[float, int]] = deque()
 
     def saw(self, step: int | None, now: float) -> None:
-        """Take a look at the job into account. A step that goes back, after a restart, begins the count again."""
+        """Count the job's current step. A step that goes back, after a restart, begins the count again."""
         if step is None:
             return
         if self._changes and step < self._changes[-1][1]:
@@ -98,7 +98,7 @@ class StepSpeed:
 
     @property
     def steps_per_s(self) -> float | None:
-        """None until two changes were seen."""
+        """None until the step has changed twice."""
         if len(self._changes) < 2:
             return None
         (began, first), (ended, last) = self._changes[0], self._changes[-1]

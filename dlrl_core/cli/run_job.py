@@ -57,7 +57,7 @@ def submit_job(given: JobInput, *, name: str | None, address: str | None, wait_s
         name = name or given.default_name()
         handle = job.submit(name, blocking=False, address=address, wait_for_resources_s=wait_s)
         status = handle.status()  # the Master is up, and no longer needs this process
-        handle.detach()  # from here on, what the job prints is no longer ours to print
+        handle.detach()  # from here on, this process does not print what the job prints
     if as_json:
         print_json({"name": status.name, "state": status.state, "run_id": status.view["run_id"]}, stdout)
     else:

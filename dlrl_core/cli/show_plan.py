@@ -24,11 +24,11 @@ _COLOURS = {
     RoleType.REFERENCE: "black on cyan",
     RoleType.CRITIC: "black on magenta",
 }
-"""Close to those of the other pictures, out of the sixteen that every terminal has."""
+"""Close to those of the SVG picture, out of the sixteen that every terminal has."""
 
 
 def show_plan(plan: ExecutionPlan) -> None:
-    """Write all of it to stdout."""
+    """Print the plan to stdout; of very many workloads, the table has the first ones."""
     from dlrl_core.plan.picture_words import workload_count
     from dlrl_core.plan.text_picture import death_lines, picture_lines
 
