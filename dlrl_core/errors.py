@@ -5,6 +5,7 @@
     ├── PluginError               a plugin is broken, clashes, or speaks another API version
     │   ├── UnknownFrameworkError     no adapter of that name
     │   └── FrameworkUnavailableError the adapter is there, its framework is not
+    ├── ChaosNotAllowedError      a fault was ordered for a job that does not allow chaos
     ├── PlanError                 the job does not fit the cluster
     ├── ClusterError              Ray can't be reached, started or asked
     │   └── ReservationError          the plan fits on paper, the cluster did not grant it in time
@@ -139,6 +140,16 @@ class UnknownFrameworkError(PluginError):
 
 class FrameworkUnavailableError(PluginError):
     """The adapter is registered; the framework itself is missing or of an unsupported version."""
+
+    def __init__(self, seen: str, *, run: str | None = None) -> None:
+        """`seen` is what was found; `run` is the command that installs what is needed, if one does."""
+        super().__init__(f"{seen}; run: {run}" if run else seen)
+        self.seen = seen
+        self.run = run
+
+
+class ChaosNotAllowedError(DlrlError):
+    """A fault was ordered for a job that was not built with `.allow_chaos()`."""
 
 
 class PlanError(DlrlError):

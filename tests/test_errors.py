@@ -27,6 +27,8 @@ SAMPLES = [
     errors.PluginError("x"),
     errors.UnknownFrameworkError("x"),
     errors.FrameworkUnavailableError("x"),
+    errors.FrameworkUnavailableError("x", run="pip install y"),
+    errors.ChaosNotAllowedError("x"),
     errors.PlanError("x"),
     errors.ClusterError("x"),
     errors.ReservationError("x"),

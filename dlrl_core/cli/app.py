@@ -5,16 +5,19 @@ Nothing heavy is imported at the top of this module or of those it imports: `dlr
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dlrl_core import __version__
-from dlrl_core.cli import exit_codes
-from dlrl_core.cli.error_report import errors_shown
+from dlrl_core.cli.error_report import MEANINGS, errors_shown
 
-EXIT_CODES = "\n".join(f"{code.value:>3}  {meaning}" for code, meaning in exit_codes.MEANINGS.items())
+if TYPE_CHECKING:
+    from dlrl_core.cli.job_input import JobInput
+
+EXIT_CODES = "\n".join(f"{code.value:>3}  {meaning}" for code, meaning in MEANINGS.items())
 
 app = typer.Typer(
     name="dlrl",
@@ -22,7 +25,7 @@ app = typer.Typer(
     epilog=f"[bold]Exit codes[/bold]\n\n\b\n{EXIT_CODES}",
     no_args_is_help=True,
     rich_markup_mode="rich",
-    # Our errors are sentences; a traceback is for bugs, and must not show local values, which may be secrets.
+    # Errors of dlrl are sentences. A traceback is for bugs, and must not show local values, which may be secrets.
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -95,16 +98,9 @@ def run(
       dlrl run --framework verl -- python -m verl.trainer.main_ppo data.seed=1
     """
     with errors_shown(as_json):
-        from dlrl_core.cli.job_input import JobInput
         from dlrl_core.cli.run_job import run_job, submit_job
 
-        given = JobInput(
-            words=words or [],
-            framework=framework,
-            overrides=overrides or [],
-            node_num=node_num,
-            device_per_node=device_per_node,
-        )
+        given = _given(words, framework, overrides, node_num, device_per_node)
         if detach:
             submit_job(given, name=name, address=address, wait_s=wait, as_json=as_json)
         else:
@@ -133,7 +129,7 @@ def plan(
     overrides: Override = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show who would sit where, and what a death would restart.
+    """Show where each workload would run, and what a death would restart.
 
     Without a cluster, the smallest one that the job fits. RAY_ADDRESS does not
     count here: unless --address is said, neither Ray nor a class of the job is
@@ -146,16 +142,9 @@ def plan(
       dlrl plan examples/quickstart/quickstart.yaml --html plan.html
     """
     with errors_shown(as_json):
-        from dlrl_core.cli.job_input import JobInput
         from dlrl_core.cli.plan_job import ClusterChoice, PictureFiles, plan_job
 
-        given = JobInput(
-            words=words or [],
-            framework=framework,
-            overrides=overrides or [],
-            node_num=node_num,
-            device_per_node=device_per_node,
-        )
+        given = _given(words, framework, overrides, node_num, device_per_node)
         choice = ClusterChoice(address=address, file=cluster, nodes=nodes, devices=devices, cpus=cpus)
         plan_job(given, choice, PictureFiles(svg=svg, html=html), as_json=as_json)
 
@@ -195,8 +184,8 @@ def why(
     """Say what happened to a job, why, and what to do next.
 
     One sentence with the first cause; then each thing that was found, what was
-    decided and why, who was restarted, which steps were lost, and how many
-    restarts are left. Works for a job that runs and for one that has ended.
+    decided and why, which processes were restarted, which steps were lost, and
+    how many restarts are left. Works for a job that runs and for one that has ended.
 
     \b
     Examples:
@@ -242,16 +231,41 @@ def frameworks(as_json: AsJson = False) -> None:
 
 
 def main() -> None:
-    """The entry point: our own commands, and those that plugins add."""
-    add_plugin_commands()
+    """The entry point. Commands of plugins are added unless the first word is a command of dlrl's own."""
+    if not {*sys.argv[1:2]} & own_commands():
+        add_plugin_commands()
     app(prog_name="dlrl")
 
 
-def add_plugin_commands() -> None:
-    """Add each command that a plugin brings, once; one that has the name of another is reported by the plugin host."""
-    from dlrl_core.cli.framework_list import quiet_host
+def own_commands() -> set[str]:
+    """The names of the commands in this module, which no plugin can take: `KINDS` reserves them."""
+    return {command.callback.__name__ for command in app.registered_commands if command.callback and not command.name}
 
-    known = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}
-    for name, function in quiet_host().commands().items():
-        if name not in known:
-            app.command(name)(function)
+
+def add_plugin_commands() -> None:
+    """Add each command that a plugin registers, and print on stderr which ones can't be used, and why."""
+    from dlrl_core.cli.framework_list import print_problems, quiet_plugins
+
+    with quiet_plugins() as host:
+        commands = host.commands()
+    for name, function in commands.items():
+        app.command(name)(function)
+    print_problems(host.problems("dlrl_commands"))
+
+
+def _given(
+    words: list[str] | None,
+    framework: str | None,
+    overrides: list[str] | None,
+    node_num: int | None,
+    device_per_node: int | None,
+) -> JobInput:
+    from dlrl_core.cli.job_input import JobInput
+
+    return JobInput(
+        words=words or [],
+        framework=framework,
+        overrides=overrides or [],
+        node_num=node_num,
+        device_per_node=device_per_node,
+    )

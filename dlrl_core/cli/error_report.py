@@ -1,7 +1,8 @@
-"""Errors as the command shows them: what happened, never a traceback of ours."""
+"""Errors as the command shows them, without a traceback of dlrl's own code, and the exit code of each."""
 
 from __future__ import annotations
 
+import enum
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,13 +10,66 @@ from typing import IO, Any
 
 import typer
 
-from dlrl_core.cli.exit_codes import exit_code_of
-from dlrl_core.errors import DlrlError, RemoteCause, SpecError
+from dlrl_core.errors import (
+    ClusterError,
+    ContextError,
+    DlrlError,
+    JobError,
+    JobExistsError,
+    JobNotFoundError,
+    JobStoppedError,
+    JobTimeoutError,
+    PlanError,
+    PluginError,
+    RemoteCause,
+    SpecError,
+)
+
+
+class ExitCode(enum.IntEnum):
+    """Part of the command's contract: a number never changes its meaning."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    CLUSTER = 3
+    NO_SUCH_JOB = 4
+    STOPPED = 130
+
+
+MEANINGS = {
+    ExitCode.OK: "ok",
+    ExitCode.FAILED: "the job failed, or doctor found a problem",
+    ExitCode.USAGE: "bad usage, or the job can't be built from what was given",
+    ExitCode.CLUSTER: "the cluster or the store can't be reached, or the job does not fit",
+    ExitCode.NO_SUCH_JOB: "no such job",
+    ExitCode.STOPPED: "the job was stopped, or the command was interrupted",
+}
+
+# The first that fits counts, so that a subclass stands before its base.
+_BY_ERROR: tuple[tuple[type[BaseException], ExitCode], ...] = (
+    (KeyboardInterrupt, ExitCode.STOPPED),
+    (JobStoppedError, ExitCode.STOPPED),
+    (JobNotFoundError, ExitCode.NO_SUCH_JOB),
+    (JobExistsError, ExitCode.USAGE),
+    (JobTimeoutError, ExitCode.CLUSTER),
+    (JobError, ExitCode.FAILED),
+    (SpecError, ExitCode.USAGE),
+    (PluginError, ExitCode.USAGE),
+    (PlanError, ExitCode.CLUSTER),
+    (ClusterError, ExitCode.CLUSTER),
+    (ContextError, ExitCode.CLUSTER),
+)
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """The code for an error that reached the command."""
+    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), ExitCode.FAILED)
 
 
 @contextmanager
 def errors_shown(as_json: bool) -> Iterator[None]:
-    """Every error a user can meet in the block ends the command with a message and its exit code."""
+    """A context: an error of dlrl, or Ctrl-C, in the block ends the command with a message and its exit code."""
     try:
         yield
     except (DlrlError, KeyboardInterrupt) as error:
@@ -25,7 +79,7 @@ def errors_shown(as_json: bool) -> Iterator[None]:
 def fail(
     error: BaseException, *, as_json: bool, also: Mapping[str, Any] | None = None, stdout: IO[str] | None = None
 ) -> None:
-    """Show the error, with what else is known as JSON, and end the command."""
+    """Show the error and end the command. With `as_json`, the object has the fields of `also` too."""
     if as_json:
         from dlrl_core.cli.output import print_json
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from dlrl_core.cli.output import console, print_json
+from dlrl_core.cli.output import console, list_table, print_json, state_style
 from dlrl_core.errors import FrameworkUnavailableError
 
 if TYPE_CHECKING:
@@ -14,29 +16,31 @@ if TYPE_CHECKING:
 
 
 def show_frameworks(*, as_json: bool) -> None:
-    """All plugins with what became of them; every problem is said loudly on stderr."""
-    host = quiet_host()
+    """Print all plugins with what became of them, and every problem on stderr."""
+    with quiet_plugins() as host:
+        host.import_all()
     rows = [_plugin(record, host) for record in host.records]
     if as_json:
         print_json({"plugins": rows, "problems": host.problems()})
         return
     _print(rows)
-    _print_problems(host.problems())
+    print_problems(host.problems())
 
 
-def quiet_host() -> PluginHost:
-    """The plugins of this process, without their problems in the log: who calls this shows them."""
+@contextmanager
+def quiet_plugins() -> Iterator[PluginHost]:
+    """The plugins of this process. In the block, their problems are not logged: the caller shows them."""
     from dlrl_core.plugin import plugin_host
 
     log = logging.getLogger("dlrl.plugin")
     was_disabled, log.disabled = log.disabled, True
     try:
-        return plugin_host()
+        yield plugin_host()
     finally:
         log.disabled = was_disabled
 
 
-def framework_row(adapter: FrameworkAdapter) -> dict[str, Any]:
+def _framework(adapter: FrameworkAdapter) -> dict[str, Any]:
     """One framework: what is installed of it, and what its adapter supports."""
     try:
         adapter.check_available()
@@ -62,20 +66,12 @@ def _plugin(record: PluginRecord, host: PluginHost) -> dict[str, Any]:
         "target": record.target,
         "status": record.status.value,
         "error": record.error,
-        "frameworks": [framework_row(one) for one in host.frameworks().values() if _brings(record, one)],
+        "frameworks": [_framework(one) for one in host.frameworks_of(record)],
     }
-
-
-def _brings(record: PluginRecord, adapter: FrameworkAdapter) -> bool:
-    """An adapter's class lives in the package that the plugin's entry point names."""
-    package = record.target.partition(":")[0].partition(".")[0]
-    return type(adapter).__module__.partition(".")[0] == package
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
     from rich.text import Text
-
-    from dlrl_core.cli.tables import list_table, state_style
 
     table = list_table("plugin", "distribution", "version", "status", "framework", "installed", "supported")
     for row in rows:
@@ -102,7 +98,8 @@ def _cells(framework: dict[str, Any] | None) -> tuple[Any, ...]:
     return framework["name"], Text(installed or "not installed", style=style), framework["supported"]
 
 
-def _print_problems(problems: list[str]) -> None:
+def print_problems(problems: list[str]) -> None:
+    """One line for each on stderr."""
     from rich.text import Text
 
     stderr = console(sys.stderr)

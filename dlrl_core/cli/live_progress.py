@@ -1,4 +1,4 @@
-"""The live progress line of a terminal: two lines that are drawn again and again, and gone at the end."""
+"""The live progress of a terminal: two lines that are redrawn while the job runs, and removed at the end."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dlrl_core.cli import wording
-from dlrl_core.cli.progress import METRICS_SHOWN, PHASES_SHOWN, Progress
-from dlrl_core.cli.step_speed import StepSpeed
-from dlrl_core.cli.tables import state_style
+from dlrl_core.cli.output import state_style
+from dlrl_core.cli.progress import METRICS_SHOWN, PHASES_SHOWN, Progress, StepSpeed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -1,4 +1,4 @@
-"""Where the command writes: results to stdout, everything else to stderr."""
+"""What the command writes: results to stdout, everything else to stderr; how tables and states look."""
 
 from __future__ import annotations
 
@@ -11,12 +11,33 @@ from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 _PIPE_WIDTH = 160
+_STATE_STYLES = {
+    "running": "cyan",
+    "finished": "green",
+    "ready": "green",
+    "loaded": "green",
+    "ok": "green",
+    "failed": "bold red",
+    "dead": "bold red",
+    "problem": "bold red",
+    "broken": "bold red",
+    "clash": "bold red",
+    "api mismatch": "bold red",
+    "warning": "yellow",
+    "waiting": "yellow",
+    "degraded": "yellow",
+    "recovering": "yellow",
+    "recovered": "cyan",
+    "stopped": "yellow",
+    "stopping": "yellow",
+}
 
 
 def console(stream: IO[str] | None = None) -> Console:
-    """A console on a stream, stdout unless said. Into a pipe it writes wide lines, so that tables stay whole."""
+    """A console on a stream, by default stdout. Into a pipe it writes wide lines, so that tables are not cut."""
     from rich.console import Console
 
     stream = stream or sys.stdout
@@ -44,3 +65,31 @@ def plain(value: Any) -> Any:
     if callable(to_list := getattr(value, "tolist", None)):  # numpy and torch, which we never import
         return plain(to_list())
     return str(value)
+
+
+def state_style(state: str) -> str:
+    """The colour of a state of a job, a workload, a plugin or a check."""
+    return _STATE_STYLES.get(state, "default")
+
+
+def list_table(*columns: str, title: str | None = None) -> Table:
+    """A table with a row for each thing; long text in the last column is folded, elsewhere kept whole."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    for column in columns[:-1]:
+        table.add_column(column, no_wrap=True)
+    table.add_column(columns[-1], overflow="fold")
+    return table
+
+
+def fact_table(title: str | None = None) -> Table:
+    """A table of one thing: names on the left, what they are on the right."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.title, table.title_justify, table.title_style = title, "left", "bold"
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    return table

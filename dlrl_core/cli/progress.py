@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from dlrl_core.cli import wording
-from dlrl_core.cli.step_speed import StepSpeed
 
 if TYPE_CHECKING:
     from dlrl_core.api import JobStatus
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 METRICS_SHOWN = 6
 PHASES_SHOWN = 3
 _PERIOD_S = 5.0
+_SPEED_WINDOW_S = 20.0
 
 
 def progress_of(name: str, *, is_quiet: bool) -> Progress:
-    """How this process shows the progress of a job."""
+    """The kind of progress that suits stderr: nothing when quiet, a live line on a terminal, else plain lines."""
     if is_quiet:
         return Progress()
     if not sys.stderr.isatty():
@@ -30,7 +31,7 @@ def progress_of(name: str, *, is_quiet: bool) -> Progress:
 
 
 class Progress:
-    """Used as a context while the job runs; `saw` gets a look at it several times a second. Shows nothing."""
+    """A context for the time that the job runs; `saw` is called several times a second. This one shows nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -41,7 +42,7 @@ class Progress:
         return None
 
     def saw(self, status: JobStatus) -> None:
-        """The job as it is now."""
+        """Called with the current status of the job."""
 
 
 class PlainProgress(Progress):
@@ -63,7 +64,7 @@ class PlainProgress(Progress):
 
 
 def plain_line(status: JobStatus, steps_per_s: float | None) -> str:
-    """One look at a job as one line of text."""
+    """The status of a job as one line of text."""
     phase = f" ({status.phase})" if status.phase else ""
     parts = [f"job '{status.name}' is {status.state}{phase}"]
     if status.waiting_for:
@@ -76,3 +77,29 @@ def plain_line(status: JobStatus, steps_per_s: float | None) -> str:
     phases = wording.slowest(status.phase_seconds, PHASES_SHOWN)
     slowest = ", ".join(f"{name} {wording.duration(seconds)}" for name, seconds in phases)
     return ", ".join(parts) + (f"; slowest: {slowest}" if slowest else "")
+
+
+class StepSpeed:
+    """Steps per second over the last twenty seconds, or over the last two changes if steps take longer."""
+
+    def __init__(self) -> None:
+        self._changes: deque[tuple[float, int]] = deque()
+
+    def saw(self, step: int | None, now: float) -> None:
+        """Count the job's current step. A step that goes back, after a restart, begins the count again."""
+        if step is None:
+            return
+        if self._changes and step < self._changes[-1][1]:
+            self._changes.clear()
+        if not self._changes or step > self._changes[-1][1]:
+            self._changes.append((now, step))
+        while len(self._changes) > 2 and self._changes[0][0] < now - _SPEED_WINDOW_S:
+            self._changes.popleft()
+
+    @property
+    def steps_per_s(self) -> float | None:
+        """None until the step has changed twice."""
+        if len(self._changes) < 2:
+            return None
+        (began, first), (ended, last) = self._changes[0], self._changes[-1]
+        return (last - first) / (ended - began) if ended > began else None

@@ -1,11 +1,11 @@
-"""A plan on the terminal: the table of workloads, the picture in colours, and what a death would restart."""
+"""A plan on the terminal: the picture in colours, what a death would restart, and the table of workloads."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dlrl_core.cli.output import console
+from dlrl_core.cli.output import console, list_table
 from dlrl_core.roles import RoleType
 
 if TYPE_CHECKING:
@@ -24,31 +24,30 @@ _COLOURS = {
     RoleType.REFERENCE: "black on cyan",
     RoleType.CRITIC: "black on magenta",
 }
-"""Close to those of the other pictures, out of the sixteen that every terminal has."""
+"""Close to those of the SVG picture, out of the sixteen that every terminal has."""
 
 
 def show_plan(plan: ExecutionPlan) -> None:
-    """Write all of it to stdout."""
+    """Print the plan to stdout; of very many workloads, the table has the first ones."""
     from dlrl_core.plan.picture_text import death_lines, picture_lines, workload_count
 
     stdout = console()
-    count = workload_count(plan)
-    shown = count if count <= _ALL_ROWS else _FIRST_ROWS
-    stdout.print(_table(plan, shown))
-    if shown < count:
-        stdout.print(f"... {count - shown} more; --json has all\n")
     for line in picture_lines(plan, stdout.width):
         stdout.print(_coloured(line), soft_wrap=True)
     if plan.deaths:
         stdout.print()
-    for line in death_lines(plan) if plan.deaths else []:
-        stdout.print(_coloured(line), soft_wrap=True)
+        for line in death_lines(plan):
+            stdout.print(_coloured(line), soft_wrap=True)
+    count = workload_count(plan)
+    shown = count if count <= _ALL_ROWS else _FIRST_ROWS
+    stdout.print(_table(plan, shown))
+    if shown < count:
+        stdout.print(f"... {count - shown} more; --json has all")
 
 
 def _table(plan: ExecutionPlan, most: int) -> Table:
     from rich.text import Text
 
-    from dlrl_core.cli.tables import list_table
     from dlrl_core.plan.picture_text import table_rows
 
     table = list_table("workload", "node", "device", "share", "collocated with")

@@ -54,7 +54,7 @@ def show_job(name: str, address: str | None, *, as_json: bool) -> None:
 def _print_jobs(jobs: Sequence[KnownJob]) -> None:
     from rich.text import Text
 
-    from dlrl_core.cli.tables import list_table, state_style
+    from dlrl_core.cli.output import list_table, state_style
 
     table = list_table("job", "state", "step", "submitted", "took", "why")
     for job in jobs:
@@ -109,7 +109,7 @@ def _print_job(job: KnownJob, status: JobStatus) -> None:
 def _facts(status: JobStatus) -> Table:
     from rich.text import Text
 
-    from dlrl_core.cli.tables import fact_table, state_style
+    from dlrl_core.cli.output import fact_table, state_style
 
     view = status.view
     trainer = view["trainer"]
@@ -137,7 +137,7 @@ def _facts(status: JobStatus) -> Table:
 def _workloads(status: JobStatus) -> Table:
     from rich.text import Text
 
-    from dlrl_core.cli.tables import list_table, state_style
+    from dlrl_core.cli.output import list_table, state_style
 
     addresses = {node["node_id"]: node["address"] for node in (status.view["plan"] or {}).get("nodes", [])}
     table = list_table("workload", "state", "node", "device", "pid", "restarts", "call", "detail")

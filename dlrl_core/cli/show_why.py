@@ -53,7 +53,7 @@ def show_why(name: str, address: str | None, *, as_json: bool) -> None:
 def _print(job: KnownJob, answer: Answer) -> None:
     from rich.text import Text
 
-    from dlrl_core.cli.tables import state_style
+    from dlrl_core.cli.output import state_style
 
     stdout = console()
     stdout.print(Text(answer.sentence, style=state_style(answer.outcome)), soft_wrap=True)
@@ -70,7 +70,7 @@ def _print(job: KnownJob, answer: Answer) -> None:
 def _facts(answer: Answer) -> Table:
     from rich.text import Text
 
-    from dlrl_core.cli.tables import fact_table
+    from dlrl_core.cli.output import fact_table
 
     table = fact_table()
     table.add_row("lost steps", Text(answer.lost_steps))

@@ -40,12 +40,12 @@ def _stop_by_master(name: str, address: str | None) -> str | None:
         if find_actor(name, MASTER) is not None:
             raise
         connection.close()
-        return None  # whoever submitted the job was told of its end first, and let the Master go
+        return None  # the job has ended, and the process that submitted it has removed the Master
     return handle.status().state
 
 
 def _ended_by_record(name: str, address: str | None) -> str:
-    """The final state in the store. Raises if there is no such record, or if it says that the job goes on."""
+    """The final state in the store. Raises if there is no such record, or if it is not final."""
     from dlrl_core.context import JobContext, default_store_url, open_store
 
     with open_store(default_store_url()) as store:

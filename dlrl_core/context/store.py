@@ -13,11 +13,14 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import quote, unquote, urlsplit
 
 from dlrl_core.context.redaction import redact
 from dlrl_core.errors import PluginError, SchemaError, StoreConflictError, StoreError
+
+if TYPE_CHECKING:
+    from dlrl_core.plugin.verdict import Verdict
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,8 +90,8 @@ class Store(abc.ABC):
     def jobs(self) -> Sequence[str]:
         """Names of all jobs, sorted."""
 
-    def warnings(self) -> Sequence[str]:
-        """Settings of the store that may lose records, a sentence each with what to do; shown by `dlrl doctor`."""
+    def warnings(self) -> Sequence[Verdict]:
+        """Settings of the store that may lose records, for `dlrl doctor`: what was seen, and what to do."""
         return ()
 
     @abc.abstractmethod

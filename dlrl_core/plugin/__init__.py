@@ -1,4 +1,4 @@
-"""What others add to dlrl: frameworks, distribution policies and stores, found through entry points."""
+"""What others add to dlrl, found through entry points; `hookspecs` lists the hooks."""
 
 from dlrl_core.plugin.contract import (
     API_VERSION,
@@ -8,9 +8,9 @@ from dlrl_core.plugin.contract import (
     FrameworkDefaults,
     RoleDefaults,
 )
+from dlrl_core.plugin.discovery import PluginRecord, PluginStatus
 from dlrl_core.plugin.hookspecs import hookimpl, hookspec
 from dlrl_core.plugin.host import PluginHost, plugin_host, reset_plugin_host
-from dlrl_core.plugin.record import PluginRecord, PluginStatus
 
 __all__ = [
     "API_VERSION",

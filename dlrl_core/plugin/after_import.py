@@ -1,4 +1,4 @@
-"""Patches that wait until somebody imports the module they are for."""
+"""Patches that are applied to a module when it is imported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Patch = Callable[[Any], None]
 
 
 def after_import(name: str, patch: Patch) -> None:
-    """Call `patch` with the module, now or when it is imported. `name` may be a package and all within: `a.b.*`."""
+    """Call `patch` with the module: now if it is imported, else when it is. `a.b.*` is a package and all in it."""
     waiting = _AfterImport(name, patch)
     for imported in [one for one in sys.modules if waiting.is_for(one)]:
         patch(sys.modules[imported])
@@ -21,9 +21,9 @@ def after_import(name: str, patch: Patch) -> None:
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
-    """Finds nothing itself: it lets the others find the module, and adds the patch to its execution.
+    """Has the other finders find the module, and adds the patch to its execution.
 
-    It stays after that. A spec may be asked for by somebody who only wants to know whether there is such a module.
+    It stays in place after that: a spec may also be asked for only to see whether there is such a module.
     """
 
     def __init__(self, name: str, patch: Patch) -> None:

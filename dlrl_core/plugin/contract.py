@@ -112,13 +112,12 @@ class FrameworkAdapter(abc.ABC):
         version = self.installed_version()
         if version is None:
             raise FrameworkUnavailableError(
-                f"framework '{self.name}' is registered but {self.distribution} is not installed; "
-                f"run: pip install '{self._requirement()}'"
+                f"framework '{self.name}' is registered but {self.distribution} is not installed", run=self._install()
             )
         if not _is_supported(version, self.versions):
             raise FrameworkUnavailableError(
-                f"framework '{self.name}' supports {self.distribution} {self.versions}, "
-                f"installed is {version}; run: pip install '{self._requirement()}'"
+                f"framework '{self.name}' supports {self.distribution} {self.versions}, installed is {version}",
+                run=self._install(),
             )
 
     @abc.abstractmethod
@@ -135,8 +134,9 @@ class FrameworkAdapter(abc.ABC):
     def prepare_process(self, role: RoleType | None) -> None:  # noqa: B027 - most frameworks need nothing
         """Called in each process of a job before user classes are imported; role is None for the trainer."""
 
-    def _requirement(self) -> str:
-        return f"dlrl[{self.extra}]" if self.extra else f"{self.distribution}{self.versions}"
+    def _install(self) -> str:
+        requirement = f"dlrl[{self.extra}]" if self.extra else f"{self.distribution}{self.versions}"
+        return f"pip install '{requirement}'"
 
 
 def _is_supported(version: str, versions: str) -> bool:

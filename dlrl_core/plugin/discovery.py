@@ -1,85 +1,118 @@
-"""Which plugins are installed, read from metadata: nothing here imports one.
+"""Which plugins are installed, read from metadata, and which of them may be loaded: nothing here imports one.
 
 pluggy's own walk drops the second of two entry points with one name, and stops at the first broken plugin;
 `importlib.metadata.entry_points()` stops at the first malformed file of any distribution.
-So we walk ourselves.
+So dlrl walks through the distributions itself.
 """
 
 from __future__ import annotations
 
+import enum
 import importlib.metadata
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import Distribution, EntryPoint
 
-from dlrl_core.plugin.record import PluginRecord, PluginStatus, distribution_label, plugin_label
+from dlrl_core.hints import did_you_mean
 
 GROUP = "dlrl"
+VARIABLE = "DLRL_PLUGINS"
+_ALWAYS = frozenset({"chaos", "doctor", "event_log", "pages", "redis"})
+"""Plugins of the distribution dlrl that belong to its command and its stores: DLRL_PLUGINS does not leave them out."""
+
+
+class PluginStatus(enum.StrEnum):
+    """What became of an entry point. Only LOADED ones add anything."""
+
+    LOADED = "loaded"
+    BROKEN = "broken"
+    CLASH = "clash"
+    API_MISMATCH = "api mismatch"
+    NOT_ALLOWED = "not allowed"
 
 
 @dataclass(frozen=True, kw_only=True)
-class InstalledPlugin:
-    """An entry point and the distribution it came from."""
+class PluginRecord:
+    """One entry point of the group `dlrl`, and what became of it."""
 
     name: str
     distribution: str | None
     version: str | None
-    entry_point: EntryPoint
+    target: str
+    """What the entry point names, such as 'dlrl_verl.plugin'."""
+    status: PluginStatus = PluginStatus.LOADED
+    error: str | None = None
+    """What is wrong, in full sentences. A loaded plugin has one if something that it registers can't be used."""
 
     @classmethod
-    def of(cls, entry_point: EntryPoint) -> InstalledPlugin:
+    def of(cls, entry_point: EntryPoint) -> PluginRecord:
+        """The record of an entry point that nothing is known against yet."""
         dist = entry_point.dist
-        return cls(
-            name=entry_point.name,
-            distribution=dist.metadata["Name"] if dist else None,
-            version=dist.version if dist else None,
-            entry_point=entry_point,
-        )
-
-    @property
-    def target(self) -> str:
-        return self.entry_point.value
+        name, version = (dist.metadata["Name"], dist.version) if dist else (None, None)
+        return cls(name=entry_point.name, distribution=name, version=version, target=entry_point.value)
 
     @property
     def label(self) -> str:
-        return plugin_label(self.name, self.distribution, self.version)
+        """The plugin in a sentence, such as "plugin 'verl' (dlrl 0.1.0)"."""
+        return f"plugin '{self.name}' ({self.distribution_label})"
 
     @property
     def distribution_label(self) -> str:
-        return distribution_label(self.distribution, self.version)
+        return " ".join(part for part in (self.distribution, self.version) if part) or "an unknown distribution"
 
     @property
     def qualified_name(self) -> str:
         """The plugin as DLRL_PLUGINS tells it from another of its name, such as 'acme-dist:acme'."""
         return f"{normalised(self.distribution or '')}:{self.name}"
 
-    def record(self, status: PluginStatus, error: str | None = None) -> PluginRecord:
-        return PluginRecord(
-            name=self.name,
-            distribution=self.distribution,
-            version=self.version,
-            target=self.target,
-            status=status,
-            error=error,
-        )
+    @property
+    def summary(self) -> str | None:
+        """The first line of `error`."""
+        return self.error and self.error.partition("\n")[0]
+
+    def broken(self, cause: str) -> str:
+        """The sentence about a plugin that can't do what it registers."""
+        return f"{self.label} is broken; update or uninstall {self.distribution or 'it'}: {cause}"
 
 
-def normalised(distribution: str) -> str:
-    """A distribution's name as PEP 503 compares them."""
-    return re.sub(r"[-_.]+", "-", distribution).lower()
+@dataclass(frozen=True)
+class AllowList:
+    """The words of DLRL_PLUGINS: 'name' or 'distribution:name'. None allows every plugin."""
+
+    text: str | None
+
+    @property
+    def words(self) -> list[str]:
+        return [word.strip() for word in (self.text or "").split(",") if word.strip()]
+
+    def admits(self, plugin: PluginRecord) -> bool:
+        is_always = plugin.distribution == "dlrl" and plugin.name in _ALWAYS
+        return is_always or self.text is None or any(_matches(word, plugin) for word in self.words)
+
+    def refusal(self, plugin: PluginRecord) -> str:
+        return f"{plugin.label} is left out by {VARIABLE}='{self.text}'; add '{plugin.name}' to it"
+
+    def problems(self, installed: Sequence[PluginRecord]) -> Iterator[str]:
+        """One sentence for each word that is the name of no installed plugin."""
+        known = sorted({plugin.name for plugin in installed})
+        spellings = [*known, *(plugin.qualified_name for plugin in installed)]
+        for word in self.words:
+            if not any(_matches(word, plugin) for plugin in installed):
+                hint = did_you_mean(word, spellings)
+                yield f"{VARIABLE} names '{word}', which is not installed{hint} installed: {', '.join(known)}"
 
 
-def installed_plugins() -> tuple[list[InstalledPlugin], list[PluginRecord]]:
+def installed_plugins() -> tuple[list[PluginRecord], list[PluginRecord]]:
     """Every plugin on `sys.path`, and a record of each distribution whose metadata can't be read."""
-    found: list[InstalledPlugin] = []
+    found: list[PluginRecord] = []
     unreadable: list[PluginRecord] = []
     seen: set[str] = set()
     for dist in importlib.metadata.distributions():
         if not _has_group(dist):
             continue
         try:
-            plugins = [InstalledPlugin.of(entry) for entry in dist.entry_points.select(group=GROUP)]
+            plugins = [PluginRecord.of(entry) for entry in dist.entry_points.select(group=GROUP)]
             name = normalised(dist.metadata["Name"])
         except Exception as error:  # noqa: BLE001 - the parsers raise whatever a malformed file leads them to
             unreadable.append(_unreadable(dist, error))
@@ -90,10 +123,21 @@ def installed_plugins() -> tuple[list[InstalledPlugin], list[PluginRecord]]:
     return unique(found), unreadable
 
 
-def unique(plugins: Iterable[InstalledPlugin]) -> list[InstalledPlugin]:
+def unique(plugins: Iterable[PluginRecord]) -> list[PluginRecord]:
     """The plugins sorted by name, each once: a distribution that is found twice is one."""
     by_key = {(plugin.qualified_name, plugin.target): plugin for plugin in reversed(list(plugins))}
     return [by_key[key] for key in sorted(by_key, key=lambda key: (by_key[key].name, key))]
+
+
+def normalised(distribution: str) -> str:
+    """A distribution's name as PEP 503 compares them."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def _matches(word: str, plugin: PluginRecord) -> bool:
+    distribution, colon, name = word.partition(":")
+    qualified = f"{normalised(distribution)}:{name}" if colon else None
+    return word == plugin.name or qualified == plugin.qualified_name
 
 
 def _has_group(dist: Distribution) -> bool:
@@ -109,14 +153,8 @@ def _unreadable(dist: Distribution, error: Exception) -> PluginRecord:
         name, version = dist.metadata["Name"], dist.version
     except Exception:  # noqa: BLE001 - the metadata may be what can't be read
         name, version = None, None
-    owner = distribution_label(name, version)
-    return PluginRecord(
-        name=name or "unknown",
-        distribution=name,
-        version=version,
-        target=place,
-        status=PluginStatus.BROKEN,
-        error=(
-            f"the entry points of {owner} in '{place}' can't be read; reinstall it: {type(error).__name__}: {error}"
-        ),
+    record = PluginRecord(
+        name=name or "unknown", distribution=name, version=version, target=place, status=PluginStatus.BROKEN
     )
+    what = f"the entry points of {record.distribution_label} in '{place}' can't be read"
+    return replace(record, error=f"{what}; reinstall it: {type(error).__name__}: {error}")

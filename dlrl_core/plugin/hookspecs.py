@@ -1,21 +1,24 @@
 """The hooks of dlrl: what a plugin can add, and what each function must return.
 
 A plugin is a module, or an object, named by an entry point of the group `dlrl`. It marks the hooks it
-implements with `hookimpl`. Each hook is called once in each process that looks for plugins, so a plugin's
-module is cheap to import and a hook only returns what is already there.
+implements with `hookimpl`. Each hook is called once in each process that looks for plugins, workloads of a job
+with a framework among them: a plugin's module imports nothing heavy, and a hook only returns what is already there.
+
+A hook that returns functions by name may give each one as a callable, or as its import path "module:function".
+A path is imported when the function is first used; one that can't be imported is reported with its plugin's name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pluggy
 
 from dlrl_core.plugin.contract import FrameworkAdapter
 
 if TYPE_CHECKING:
-    from dlrl_core.plugin.verdict import Verdict
+    from dlrl_core.plugin.verdict import DoctorRequest, Verdict
     from dlrl_core.spec import JobSpec
 
 PROJECT = "dlrl"
@@ -23,24 +26,39 @@ PROJECT = "dlrl"
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
+ImportPath: TypeAlias = str
+"""A function as "module:function", imported when it is first used."""
+
 Policy: TypeAlias = "Callable[[JobSpec], JobSpec]"
 StoreOpener: TypeAlias = Callable[[str], Any]
 Command: TypeAlias = Callable[..., None]
 Detector: TypeAlias = Callable[[Any], "Iterable[Any]"]
 EventSink: TypeAlias = "Callable[[str, Mapping[str, Any]], None]"
-DoctorCheck: TypeAlias = "Callable[[], Iterable[Verdict]]"
+DoctorCheck: TypeAlias = "Callable[[DoctorRequest], Iterable[Verdict]]"
 PlanFormat: TypeAlias = Callable[[Any], str]
 
+
+class Kind(NamedTuple):
+    """What a hook registers by name."""
+
+    one: str
+    """One of them in a sentence."""
+    several: str
+    reserved: tuple[str, ...] = ()
+    """Names that belong to dlrl itself. A plugin that registers one of them is reported, and the name stays dlrl's."""
+
+
 KINDS = {
-    "dlrl_policies": ("policy", "policies"),
-    "dlrl_stores": ("store scheme", "store openers"),
-    "dlrl_commands": ("command", "commands"),
-    "dlrl_detectors": ("detector", "detectors"),
-    "dlrl_event_sinks": ("event sink", "event sinks"),
-    "dlrl_doctor_checks": ("doctor check", "doctor checks"),
-    "dlrl_plan_formats": ("plan format", "plan formats"),
+    "dlrl_frameworks": Kind("framework", "frameworks"),
+    "dlrl_policies": Kind("policy", "policies"),
+    "dlrl_stores": Kind("store scheme", "store openers", ("sqlite",)),
+    "dlrl_commands": Kind("command", "commands", ("run", "plan", "status", "why", "stop", "frameworks")),
+    "dlrl_detectors": Kind("detector", "detectors"),
+    "dlrl_event_sinks": Kind("event sink", "event sinks"),
+    "dlrl_doctor_checks": Kind("doctor check", "doctor checks"),
+    "dlrl_plan_formats": Kind("plan format", "plan formats"),
 }
-"""Of each hook that returns functions by name: what one of them is called in a sentence, and several."""
+"""Each hook. All but the first return functions by name."""
 
 
 @hookspec
@@ -50,13 +68,13 @@ def dlrl_frameworks() -> list[type[FrameworkAdapter]]:
 
 
 @hookspec
-def dlrl_policies() -> dict[str, Policy]:
+def dlrl_policies() -> dict[str, Policy | ImportPath]:
     """Distribution policies by name: functions that take a spec and return one with its roles placed."""
     raise NotImplementedError
 
 
 @hookspec
-def dlrl_stores() -> dict[str, StoreOpener]:
+def dlrl_stores() -> dict[str, StoreOpener | ImportPath]:
     """Stores by URL scheme: functions that take the whole URL and return an open store.
 
     The result is typed `Any` because the store's class lives in `dlrl_core.context`, a room below this one.
@@ -65,13 +83,16 @@ def dlrl_stores() -> dict[str, StoreOpener]:
 
 
 @hookspec
-def dlrl_commands() -> dict[str, Command]:
-    """Commands of `dlrl` by name: functions with typer's annotations, whose docstring is the help text."""
+def dlrl_commands() -> dict[str, Command | ImportPath]:
+    """Commands of `dlrl` by name: functions with typer's annotations, whose docstring is the help text.
+
+    They are imported only for `dlrl --help` and for a command that is not dlrl's own.
+    """
     raise NotImplementedError
 
 
 @hookspec
-def dlrl_detectors() -> dict[str, Detector]:
+def dlrl_detectors() -> dict[str, Detector | ImportPath]:
     """Detectors by name: pure functions from a JobLook to the findings in it. The Master calls them regularly.
 
     Typed `Any` because both classes live in `dlrl_core.failover`, a room below this one.
@@ -80,7 +101,7 @@ def dlrl_detectors() -> dict[str, Detector]:
 
 
 @hookspec
-def dlrl_event_sinks() -> dict[str, EventSink]:
+def dlrl_event_sinks() -> dict[str, EventSink | ImportPath]:
     """Event sinks by name: functions that get the job's name and each journal event, as plain values, once.
 
     The Master calls them, in a thread of their own and in order; what one raises is logged once.
@@ -89,12 +110,15 @@ def dlrl_event_sinks() -> dict[str, EventSink]:
 
 
 @hookspec
-def dlrl_doctor_checks() -> dict[str, DoctorCheck]:
-    """Checks of `dlrl doctor` by name: functions that yield a Verdict for each thing they looked at."""
+def dlrl_doctor_checks() -> dict[str, DoctorCheck | ImportPath]:
+    """Checks of `dlrl doctor` by name: functions that yield a Verdict for each thing they looked at.
+
+    A check with the name of a framework replaces the one that `dlrl doctor` makes of that framework's install.
+    """
     raise NotImplementedError
 
 
 @hookspec
-def dlrl_plan_formats() -> dict[str, PlanFormat]:
+def dlrl_plan_formats() -> dict[str, PlanFormat | ImportPath]:
     """Formats of a plan by name, such as 'svg': functions that take an ExecutionPlan and return a document."""
     raise NotImplementedError

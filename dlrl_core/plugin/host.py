@@ -1,7 +1,7 @@
 """PluginHost: all plugins of a process, and what they add, by name.
 
-A plugin that is broken, clashes or speaks another API version is kept on record and breaks only whoever asks
-for its name. Each problem is logged once per process to the logger `dlrl.plugin`.
+A plugin that is broken, clashes or speaks another API version is kept on record; only a request for its name fails.
+Each problem is logged once per process to the logger `dlrl.plugin`.
 """
 
 from __future__ import annotations
@@ -9,48 +9,89 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import EntryPoint
-from typing import Any, TypeVar
+from typing import Any
 
 from dlrl_core import __version__
 from dlrl_core.errors import PluginError, UnknownFrameworkError
-from dlrl_core.plugin.allow_list import VARIABLE, AllowList
+from dlrl_core.hints import did_you_mean
+from dlrl_core.plugin import hookspecs as hooks
 from dlrl_core.plugin.contract import FrameworkAdapter
-from dlrl_core.plugin.discovery import GROUP, InstalledPlugin, installed_plugins, unique
-from dlrl_core.plugin.hookspecs import (
-    KINDS,
-    Command,
-    Detector,
-    DoctorCheck,
-    EventSink,
-    PlanFormat,
-    Policy,
-    StoreOpener,
-)
-from dlrl_core.plugin.loading import Contributions
-from dlrl_core.plugin.name_table import NameTable
-from dlrl_core.plugin.record import PluginRecord, PluginStatus
-from dlrl_core.plugin.settlement import load, settle
-
-T = TypeVar("T")
-
-BUILTIN = InstalledPlugin(
-    name="builtin",
-    distribution="dlrl",
-    version=__version__,
-    entry_point=EntryPoint(name="builtin", value="dlrl_core.plugin.builtin", group=GROUP),
-)
-"""Always loaded: DLRL_PLUGINS can't leave it out, and an entry point of its name does not clash with it."""
+from dlrl_core.plugin.discovery import VARIABLE, AllowList, PluginRecord, PluginStatus, installed_plugins, unique
+from dlrl_core.plugin.hookspecs import KINDS
+from dlrl_core.plugin.loading import FRAMEWORKS, Contributions, WrongPlugin, import_function, load_plugin, load_plugins
 
 _log = logging.getLogger("dlrl.plugin")
 _logged: set[str] = set()
 _HARMLESS = (PluginStatus.LOADED, PluginStatus.NOT_ALLOWED)
 
 
+class _Builtin:
+    """What dlrl itself adds, through the same hooks as any plugin."""
+
+    @hooks.hookimpl
+    def dlrl_policies(self) -> dict[str, hooks.Policy | hooks.ImportPath]:
+        policies = "dlrl_core.plan.policies"
+        return {"separate_sync": f"{policies}:separate_sync", "colocate_sync": f"{policies}:colocate_sync"}
+
+
+builtin = _Builtin()
+
+BUILTIN = PluginRecord(name="builtin", distribution="dlrl", version=__version__, target="dlrl_core.plugin.host:builtin")
+"""Always loaded: DLRL_PLUGINS can't leave it out, and an entry point of its name does not clash with it."""
+
+
+class NameTable:
+    """All names of one kind, such as 'framework'. A name that two plugins register is usable for neither."""
+
+    def __init__(self, kind: str, reserved: Sequence[str] = ()) -> None:
+        self._kind = kind
+        self._reserved = reserved
+        self._claims: dict[str, dict[PluginRecord, Any]] = {}
+
+    def claim(self, name: str, value: Any, owner: PluginRecord) -> None:
+        self._claims.setdefault(name, {})[owner] = value
+
+    def usable(self) -> dict[str, tuple[PluginRecord, Any]]:
+        """The names that belong to one plugin alone, sorted, each with its plugin and its value."""
+        clashing = self.clashes()
+        return {name: next(iter(self._claims[name].items())) for name in sorted(self._claims) if name not in clashing}
+
+    def clashes(self) -> dict[str, str]:
+        """The names that more than one plugin registers, or that belong to dlrl, each with a sentence about them."""
+        taken = (name for name, claims in self._claims.items() if len(claims) > 1 or name in self._reserved)
+        return {name: self._clash(name) for name in sorted(taken)}
+
+    def clashes_of(self, owner: PluginRecord) -> list[str]:
+        return [sentence for name, sentence in self.clashes().items() if owner in self._claims[name]]
+
+    def unknown(self, name: str, *, not_loaded: Iterable[str] = ()) -> str:
+        """The sentence about a name that no plugin registers; `not_loaded` are the plugins that might have."""
+        registered, missing = list(self._claims), sorted(set(not_loaded))
+        hint = did_you_mean(name, [*registered, *self._reserved, *missing])
+        known = f"registered: {', '.join(sorted(registered))}" if registered else "none is registered"
+        tail = f"; plugins that did not load: {', '.join(missing)}" if missing else ""
+        return f"unknown {self._kind} '{name}'{hint} {known}{tail}"
+
+    def what(self, name: str) -> str:
+        return f"{self._kind} '{name}'"
+
+    def _clash(self, name: str) -> str:
+        owners = " and ".join(owner.label for owner in self._claims[name])
+        if name in self._reserved:
+            return (
+                f"{self.what(name)} of {owners} has a name that belongs to dlrl itself, so it can't be used; rename it"
+            )
+        return (
+            f"{self.what(name)} is registered by {owners}, so neither can be used; "
+            "uninstall one, or leave one out of DLRL_PLUGINS"
+        )
+
+
 class PluginHost:
-    """What the plugins of this process add. Made by `discover`; does not change afterwards."""
+    """What the plugins of this process add. Made by `discover`; functions are imported when first asked for."""
 
     def __init__(
         self,
@@ -58,14 +99,15 @@ class PluginHost:
         *,
         allow_problems: Iterable[str] = (),
     ) -> None:
-        self._frameworks: NameTable[FrameworkAdapter] = NameTable("framework")
-        self._functions: dict[str, NameTable[Any]] = {hook: NameTable(one) for hook, (one, _) in KINDS.items()}
+        self._tables = {hook: NameTable(kind.one, kind.reserved) for hook, kind in KINDS.items()}
         self._allow_problems = list(allow_problems)
-        plugins = list(plugins)
-        for record, added in plugins:
-            if added is not None:
-                self._claim(record.label, added)
-        self.records = tuple(self._with_clashes(record) for record, _ in plugins)
+        self._not_imported: dict[tuple[str, str], tuple[PluginRecord, str]] = {}
+        loaded = list(plugins)
+        for record, added in loaded:
+            for hook, values in (added or {}).items():
+                for name, value in values.items():
+                    self._tables[hook].claim(name, value, record)
+        self._records = tuple(record for record, _ in loaded)
 
     @classmethod
     def discover(cls, allow: str | None = None, entry_points: Iterable[EntryPoint] | None = None) -> PluginHost:
@@ -77,90 +119,122 @@ class PluginHost:
         if entry_points is None:
             installed, unreadable = installed_plugins()
         else:
-            installed, unreadable = unique(InstalledPlugin.of(entry) for entry in entry_points), []
+            installed, unreadable = unique(PluginRecord.of(entry) for entry in entry_points), []
         allow_list = AllowList(allow)
         torn: list[tuple[PluginRecord, None]] = [(record, None) for record in unreadable]
         host = cls(
-            [load(BUILTIN), *settle(installed, allow_list), *torn],
+            [load_plugin(BUILTIN), *load_plugins(installed, allow_list), *torn],
             allow_problems=allow_list.problems([BUILTIN, *installed]),
         )
         _log_once(host.problems())
         return host
 
+    @property
+    def records(self) -> tuple[PluginRecord, ...]:
+        """Every entry point and what became of it; what can't be used of a loaded plugin is in its `error`."""
+        return tuple(self._with_errors(record) for record in self._records)
+
     def framework(self, name: str) -> FrameworkAdapter:
         """The adapter of that name. Raises UnknownFrameworkError; PluginError if its plugin did not load."""
-        return self._find(self._frameworks, name, UnknownFrameworkError)
+        adapter: FrameworkAdapter = self._find(FRAMEWORKS, name, UnknownFrameworkError)[1]
+        return adapter
 
     def frameworks(self) -> Mapping[str, FrameworkAdapter]:
         """The frameworks that can be asked for. Their own distributions may still be missing."""
-        return self._frameworks.usable()
+        return {name: adapter for name, (_, adapter) in self._tables[FRAMEWORKS].usable().items()}
 
-    def policy(self, name: str) -> Policy:
+    def frameworks_of(self, plugin: PluginRecord) -> list[FrameworkAdapter]:
+        """Those that this plugin adds, of `frameworks()`."""
+        bare = replace(plugin, error=None)
+        return [adapter for owner, adapter in self._tables[FRAMEWORKS].usable().values() if owner == bare]
+
+    def policy(self, name: str) -> hooks.Policy:
         """The distribution policy of that name. Raises PluginError."""
-        policy: Policy = self._function("dlrl_policies", name)
-        return policy
+        return self._function("dlrl_policies", name)
 
-    def store_opener(self, scheme: str) -> StoreOpener:
+    def store_opener(self, scheme: str) -> hooks.StoreOpener:
         """The function that opens stores of that URL scheme. Raises PluginError."""
-        opener: StoreOpener = self._function("dlrl_stores", scheme)
-        return opener
+        return self._function("dlrl_stores", scheme)
 
-    def plan_format(self, name: str) -> PlanFormat:
+    def plan_format(self, name: str) -> hooks.PlanFormat:
         """The function that writes a plan in that format. Raises PluginError."""
-        written: PlanFormat = self._function("dlrl_plan_formats", name)
-        return written
+        return self._function("dlrl_plan_formats", name)
 
-    def commands(self) -> Mapping[str, Command]:
+    def commands(self) -> Mapping[str, hooks.Command]:
         """The commands that plugins add to `dlrl`."""
-        return self._functions["dlrl_commands"].usable()
+        return self._all_functions("dlrl_commands")
 
-    def detectors(self) -> Mapping[str, Detector]:
-        return self._functions["dlrl_detectors"].usable()
+    def detectors(self) -> Mapping[str, hooks.Detector]:
+        return self._all_functions("dlrl_detectors")
 
-    def event_sinks(self) -> Mapping[str, EventSink]:
-        return self._functions["dlrl_event_sinks"].usable()
+    def event_sinks(self) -> Mapping[str, hooks.EventSink]:
+        return self._all_functions("dlrl_event_sinks")
 
-    def doctor_checks(self) -> Mapping[str, DoctorCheck]:
-        return self._functions["dlrl_doctor_checks"].usable()
+    def doctor_checks(self) -> Mapping[str, hooks.DoctorCheck]:
+        return self._all_functions("dlrl_doctor_checks")
 
-    def problems(self) -> list[str]:
-        """One sentence for each plugin that did not load, each clash, and each wrong word of DLRL_PLUGINS."""
-        failed = (record for record in self.records if record.status not in _HARMLESS)
-        clashes = (sentence for table in self._tables for sentence in table.clashes().values())
-        sentences = (*(record.summary or "" for record in failed), *clashes, *self._allow_problems)
-        return list(dict.fromkeys(sentences))
+    def import_all(self) -> None:
+        """Import every function that was given as an import path, so that `problems` and `records` name broken ones."""
+        for hook in KINDS:
+            self._all_functions(hook)
 
-    @property
-    def _tables(self) -> tuple[NameTable[Any], ...]:
-        return (self._frameworks, *self._functions.values())
+    def problems(self, hook: str | None = None) -> list[str]:
+        """One sentence for each thing that can't be used: of one hook's functions, or of everything.
 
-    def _function(self, hook: str, name: str) -> Any:
-        return self._find(self._functions[hook], name, PluginError)
+        These are plugins that did not load, clashes of names, wrong words of DLRL_PLUGINS, and import paths that
+        were tried and could not be imported.
+        """
+        not_imported = [text for (of, _), (_, text) in self._not_imported.items() if hook in (None, of)]
+        if hook is not None:
+            return [*self._tables[hook].clashes().values(), *not_imported]
+        failed = (record.summary or "" for record in self._records if record.status not in _HARMLESS)
+        clashes = (sentence for table in self._tables.values() for sentence in table.clashes().values())
+        return list(dict.fromkeys([*failed, *clashes, *not_imported, *self._allow_problems]))
 
-    def _find(self, table: NameTable[T], name: str, unknown: type[PluginError]) -> T:
+    def _function(self, hook: str, name: str) -> Callable[..., Any]:
+        owner, given = self._find(hook, name, PluginError)
+        return self._import(hook, name, owner, given)
+
+    def _all_functions(self, hook: str) -> dict[str, Callable[..., Any]]:
+        """Those that can be imported; each other one is logged, once."""
+        functions = {}
+        for name, (owner, given) in self._tables[hook].usable().items():
+            try:
+                functions[name] = self._import(hook, name, owner, given)
+            except PluginError as error:
+                _log_once([str(error)])
+        return functions
+
+    def _import(self, hook: str, name: str, owner: PluginRecord, given: Any) -> Callable[..., Any]:
+        """The function itself. Raises PluginError, and keeps it for `problems`, if its path can't be imported."""
+        if not isinstance(given, str):
+            return given  # type: ignore[no-any-return]
+        try:
+            return import_function(given)
+        except WrongPlugin as error:
+            sentence = owner.broken(f"{self._tables[hook].what(name)} is '{given}': {error}").partition("\n")[0]
+            self._not_imported[hook, name] = owner, sentence
+            raise PluginError(sentence) from error
+
+    def _find(self, hook: str, name: str, unknown: type[PluginError]) -> tuple[PluginRecord, Any]:
+        table = self._tables[hook]
         usable = table.usable()
         if name in usable:
             return usable[name]
         if clash := table.clashes().get(name):
             raise PluginError(clash)
-        not_loaded = [record for record in self.records if record.status is not PluginStatus.LOADED]
+        not_loaded = [record for record in self._records if record.status is not PluginStatus.LOADED]
         for record in sorted(not_loaded, key=lambda record: record.status in _HARMLESS):
             if record.name == name:
                 raise PluginError(record.summary)
         raise unknown(table.unknown(name, not_loaded=[record.name for record in not_loaded]))
 
-    def _claim(self, label: str, added: Contributions) -> None:
-        for name, adapter in added.frameworks.items():
-            self._frameworks.claim(name, adapter, label=label)
-        for hook, functions in added.functions.items():
-            for name, function in functions.items():
-                self._functions[hook].claim(name, function, label=label)
-
-    def _with_clashes(self, record: PluginRecord) -> PluginRecord:
+    def _with_errors(self, record: PluginRecord) -> PluginRecord:
         if record.status is not PluginStatus.LOADED:
             return record
-        clashes = [sentence for table in self._tables for sentence in table.clashes_of(record.label)]
-        return replace(record, error="\n".join(clashes)) if clashes else record
+        errors = [sentence for table in self._tables.values() for sentence in table.clashes_of(record)]
+        errors += [text for owner, text in self._not_imported.values() if owner == record]
+        return replace(record, error="\n".join(errors)) if errors else record
 
 
 @functools.cache

@@ -1,10 +1,12 @@
-"""What one plugin adds: its module imported, its hooks called, what they return checked."""
+"""What each installed plugin adds: its module imported, its hooks called, what they return checked."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from typing import Any
 
@@ -13,19 +15,17 @@ import pluggy
 from dlrl_core.hints import did_you_mean
 from dlrl_core.plugin import hookspecs
 from dlrl_core.plugin.contract import API_VERSION, FrameworkAdapter
-from dlrl_core.plugin.hookspecs import KINDS, PROJECT
+from dlrl_core.plugin.discovery import GROUP, VARIABLE, AllowList, PluginRecord, PluginStatus
+from dlrl_core.plugin.hookspecs import KINDS, PROJECT, ImportPath
 
 API_VERSION_WHEN_UNSAID = 1
-HOOKS = sorted(name for name in vars(hookspecs) if name.startswith("dlrl_"))
+HOOKS = sorted(KINDS)
+FRAMEWORKS = "dlrl_frameworks"
 
+Contributions = Mapping[str, Mapping[str, Any]]
+"""What one plugin adds: for each hook, by name, an adapter, a function or a function's import path."""
 
-@dataclass(frozen=True, kw_only=True)
-class Contributions:
-    """What one plugin adds, by name."""
-
-    frameworks: Mapping[str, FrameworkAdapter]
-    functions: Mapping[str, Mapping[str, Any]]
-    """For each hook of `KINDS`, what it returned."""
+_log = logging.getLogger("dlrl.plugin")
 
 
 class WrongPlugin(Exception):
@@ -40,17 +40,73 @@ class OtherApiVersion(Exception):
         super().__init__(f"speaks plugin API {version}, this dlrl speaks {API_VERSION}")
 
 
-def load_contributions(entry_point: EntryPoint) -> Contributions:
+def load_plugins(
+    installed: Sequence[PluginRecord], allow_list: AllowList
+) -> Iterator[tuple[PluginRecord, Contributions | None]]:
+    """Each plugin's record, and what it adds if it loaded. A refused or clashing one is never imported."""
+    rivals: dict[str, list[PluginRecord]] = defaultdict(list)
+    for plugin in installed:
+        if allow_list.admits(plugin):
+            rivals[plugin.name].append(plugin)
+    for plugin in installed:
+        if not allow_list.admits(plugin):
+            yield replace(plugin, status=PluginStatus.NOT_ALLOWED, error=allow_list.refusal(plugin)), None
+        elif len(rivals[plugin.name]) > 1:
+            yield replace(plugin, status=PluginStatus.CLASH, error=_clash(rivals[plugin.name])), None
+        else:
+            yield load_plugin(plugin)
+
+
+def _clash(rivals: Sequence[PluginRecord]) -> str:
+    owners = " and ".join(f"{plugin.distribution_label} ({plugin.target})" for plugin in rivals)
+    return (
+        f"plugin '{rivals[0].name}' is registered by {owners}, so neither is loaded; uninstall one, "
+        f"or set {VARIABLE} to the plugins you want, with '{rivals[0].qualified_name}' to choose that one"
+    )
+
+
+def load_plugin(plugin: PluginRecord) -> tuple[PluginRecord, Contributions | None]:
+    """The plugin's record, and what it adds unless it is broken. Raises nothing but KeyboardInterrupt."""
+    try:
+        return plugin, _contributions(plugin.target)
+    except KeyboardInterrupt:
+        raise
+    except OtherApiVersion as error:
+        outdated = "dlrl" if error.version > API_VERSION else plugin.distribution or "it"
+        sentence = f"{plugin.label} {error}; update {outdated}"
+        return replace(plugin, status=PluginStatus.API_MISMATCH, error=sentence), None
+    except BaseException as error:  # noqa: BLE001 - code of others, which may even exit; the other plugins load on
+        _log.debug("traceback of %s:", plugin.label, exc_info=error)
+        return replace(plugin, status=PluginStatus.BROKEN, error=plugin.broken(_describe(error))), None
+
+
+def import_function(path: ImportPath) -> Callable[..., Any]:
+    """The function that a hook gave as its import path. Raises WrongPlugin with what is wrong."""
+    try:
+        function = _imported(path)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise WrongPlugin(_describe(error)) from error
+    if not callable(function):
+        raise WrongPlugin(f"that is {_kind(function)}; it must be callable")
+    return function  # type: ignore[no-any-return]
+
+
+def _imported(path: str) -> Any:
+    """What 'module' or 'module:object' names."""
+    return EntryPoint(name=path, value=path, group=GROUP).load()
+
+
+def _contributions(target: str) -> Contributions:
     """What the plugin adds. Raises WrongPlugin, OtherApiVersion, or whatever the plugin's code raises."""
-    if not EntryPoint.pattern.match(entry_point.value):
-        raise WrongPlugin(f"its target '{entry_point.value}' is not 'module' or 'module:object'")
-    plugin = entry_point.load()
+    if not EntryPoint.pattern.match(target):
+        raise WrongPlugin(f"its target '{target}' is not 'module' or 'module:object'")
+    plugin = _imported(target)
     _check_api_version("DLRL_API_VERSION", getattr(plugin, "DLRL_API_VERSION", API_VERSION_WHEN_UNSAID))
     manager = _register(plugin)
-    return Contributions(
-        frameworks=_frameworks(manager),
-        functions={hook: _functions(manager, hook, several) for hook, (_, several) in KINDS.items()},
-    )
+    functions = {hook: _functions(manager, hook, kind.several) for hook, kind in KINDS.items() if hook != FRAMEWORKS}
+    return {FRAMEWORKS: _frameworks(manager), **functions}
 
 
 def _check_api_version(where: str, version: object) -> None:
@@ -83,7 +139,7 @@ def _results(manager: pluggy.PluginManager, hook: str) -> Iterator[Any]:
 
 def _frameworks(manager: pluggy.PluginManager) -> dict[str, FrameworkAdapter]:
     adapters: dict[str, FrameworkAdapter] = {}
-    for returned in _results(manager, "dlrl_frameworks"):
+    for returned in _results(manager, FRAMEWORKS):
         if not isinstance(returned, list):
             raise WrongPlugin(f"dlrl_frameworks returned {_kind(returned)}; it must return a list of adapter classes")
         for cls in returned:
@@ -117,13 +173,33 @@ def _functions(manager: pluggy.PluginManager, hook: str, what: str) -> dict[str,
         for name, function in returned.items():
             if not isinstance(name, str) or not name:
                 raise WrongPlugin(f"{hook} returned the name {name!r}; it must be a string that is not empty")
-            if not callable(function):
-                raise WrongPlugin(f"{hook} returned {_kind(function)} for '{name}'; it must be callable")
-            functions[name] = function
+            functions[name] = _function(function, f"{hook} returned {_kind(function)} for '{name}'")
     return functions
+
+
+def _function(given: object, what: str) -> Callable[..., Any] | ImportPath:
+    if callable(given):
+        return given
+    if not isinstance(given, str):
+        raise WrongPlugin(f"{what}; it must be callable, or an import path 'module:function'")
+    found = EntryPoint.pattern.match(given)
+    if found is None or not found["attr"]:
+        raise WrongPlugin(f"{what}, '{given}'; an import path is 'module:function'")
+    return given
 
 
 def _kind(value: object) -> str:
     if isinstance(value, type):
         return f"the class '{value.__name__}'"
     return "None" if value is None else f"a value of type '{type(value).__name__}'"
+
+
+def _describe(error: BaseException) -> str:
+    """An error of a plugin's code by type and text; one of ours by its text."""
+    try:
+        text = str(error).strip()
+    except Exception:  # noqa: BLE001 - an exception of others that can't even be printed
+        text = ""
+    if isinstance(error, WrongPlugin):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,9 +1,19 @@
-"""Verdict: what one check found."""
+"""Verdict: what one check of `dlrl doctor` found; DoctorRequest: what the user asked of the checks."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorRequest:
+    """The options of `dlrl doctor`, which every check gets."""
+
+    address: str | None = None
+    """The Ray cluster that was named; None: whatever RAY_ADDRESS names, if it is set."""
+    clean: bool = False
+    """Whether a check may remove what is certainly not in use any more."""
 
 
 class Level(enum.StrEnum):

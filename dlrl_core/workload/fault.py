@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
-from dlrl_core.errors import DlrlError
+from dlrl_core.errors import ChaosNotAllowedError, DlrlError
 
 
 class FaultKind(enum.StrEnum):
@@ -56,7 +56,9 @@ class Suffering:
     def add(self, fault: Fault) -> None:
         """Take a fault; one that is due now is suffered a moment later, so that whoever ordered it gets an answer."""
         if not self._is_allowed:
-            raise DlrlError(f"{self._owner} belongs to a job that does not allow chaos; build it with .allow_chaos()")
+            raise ChaosNotAllowedError(
+                f"{self._owner} belongs to a job that does not allow chaos; build it with .allow_chaos()"
+            )
         is_of_call = fault.method is not None or fault.kind in (FaultKind.HANG, FaultKind.SLOW)
         if fault.kind is FaultKind.STORE or (is_of_call and not self._has_calls):
             raise DlrlError(f"{self._owner} can't suffer '{fault.kind}' this way; it is for others")

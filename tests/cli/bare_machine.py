@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from dlrl_doctor import Level
+from dlrl_core.plugin.verdict import DoctorRequest, Level, Verdict
 
 TORCH = {"cpu": "cuda: Optional[str] = None\n", "cuda": "cuda: Optional[str] = '13.0'\n"}
 
@@ -34,10 +34,8 @@ class BareMachine:
             self.install(name)
 
 
-def examined(
-    check: Callable[..., Iterable], version: str | None, complaint: str | None = None
-) -> tuple[list[str], list[str]]:
+def examined(check: Callable[[DoctorRequest], Iterable[Verdict]]) -> tuple[list[str], list[str]]:
     """What is wrong, as 'seen -> todo'; what is right, as it was seen."""
-    verdicts = list(check(version, complaint))
+    verdicts = list(check(DoctorRequest()))
     wrong = [f"{one.seen} -> {one.todo}" for one in verdicts if one.level is not Level.OK]
     return wrong, [one.seen for one in verdicts if one.level is Level.OK]

@@ -13,7 +13,7 @@ from bare_machine import BareMachine
 from checks import short_temp_folder
 from cli_shell import Shell
 
-from dlrl_doctor import framework_install
+from dlrl_vllm import framework_install
 
 
 def _shell() -> Iterator[Shell]:

@@ -145,6 +145,18 @@ def test_a_folder_of_a_dead_local_ray_is_reported_and_removed_only_when_asked(sh
     assert [path.name for path in shell.temp_files()] == ["dlrl-somebody-elses"]
 
 
+def test_a_folder_of_a_local_ray_that_did_not_start_is_reported_and_removed_too(shell):
+    """All that is left there is the keeper's log."""
+    folder = dead_cluster(shell)
+    (folder / "ray").rmdir()
+    os.utime(folder, (time.time() - 3600,) * 2)
+
+    seen = checks(shell.run("doctor", "--json"))["leftovers", "warning"]
+    assert f"'{folder}' is of a local Ray that did not start -> run: dlrl doctor --clean" in seen
+    assert shell.run("doctor", "--clean").code == 0
+    assert shell.temp_files() == []
+
+
 def test_a_folder_that_a_process_still_uses_is_never_removed(shell):
     """Neither one with a living keeper, nor one whose keeper is gone and whose Ray runs on."""
     kept, used = dead_cluster(shell, "dlrl-kept"), dead_cluster(shell, "dlrl-used")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import resource
 import subprocess
@@ -13,7 +14,9 @@ import pytest
 from cli_shell import PACED, ROOT, Shell
 
 from dlrl_core import __version__
-from dlrl_core.cli.exit_codes import MEANINGS, ExitCode
+from dlrl_core.cli.app import own_commands
+from dlrl_core.cli.error_report import MEANINGS, ExitCode
+from dlrl_core.plugin.hookspecs import KINDS
 
 COMMANDS = ("run", "plan", "status", "why", "stop", "chaos", "frameworks", "doctor")
 
@@ -47,7 +50,29 @@ def test_help_imports_nothing_heavy(shell):
     code, modules = imported_by(shell, "--help")
 
     assert code == 0
-    assert not modules & {"ray", "torch", "omegaconf", "pydantic", "numpy", "yaml", "psutil", "pluggy"}
+    assert not modules & {"ray", "torch", "omegaconf", "pydantic", "numpy", "yaml", "psutil"}
+
+
+def test_no_plugin_can_take_the_name_of_a_command():
+    assert own_commands() == set(KINDS["dlrl_commands"].reserved)
+
+
+@pytest.mark.parametrize(("name", "words"), [("run", "belongs to dlrl itself"), ("torn", "No module named 'no_such'")])
+def test_a_plugins_command_that_can_not_be_used_is_named(shell, tmp_path, name, words):
+    info = tmp_path / "acme-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[dlrl]\nacme = acme_commands\n")
+    hook = f"def dlrl_commands(): return {{'{name}': 'no_such:module'}}"
+    (tmp_path / "acme_commands.py").write_text(f"from dlrl_core import hookimpl\n@hookimpl\n{hook}\n")
+    env = {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}", "COLUMNS": "100"}
+    helped, listed = shell.run("--help", env=env), shell.run("frameworks", env=env)
+
+    for ran in (helped, listed):
+        assert ran.code == 0
+        [problem] = ran.err.splitlines()
+        assert f"command '{name}'" in problem and "plugin 'acme' (acme 1.0)" in problem and words in problem
+    assert "│ run   " in helped.out and "│ torn " not in helped.out
 
 
 def test_help_costs_less_than_a_second_of_cpu(shell):

@@ -41,10 +41,12 @@ def test_the_table_has_a_row_for_each_workload(shell, tmp_path):
     assert "7 workloads on 1 node, 3 GPU devices" in ran.out
 
 
-def test_the_picture_and_what_each_death_restarts_follow_the_table(shell):
+def test_the_picture_comes_first_then_what_each_death_restarts_then_the_table(shell):
     out = shell.run("plan", QUICKSTART).out
     deaths = shell.run("plan", QUICKSTART, "--json").json["deaths"]
-    picture, _, after = out[out.index("node 0 (node-0)") :].partition("\n\nwhen one dies\n")
+    headline, _, rest = out.partition("\n")
+    picture, _, after = rest.partition("\n\nwhen one dies\n")
+    told, table = after[: after.index(" workload ")].rstrip(), after[after.index(" workload ") :]
 
     assert picture.splitlines() == [
         "node 0 (node-0)",
@@ -55,7 +57,8 @@ def test_the_picture_and_what_each_death_restarts_follow_the_table(shell):
         "  no device  reward-0 (1 CPU)",
     ]
     assert set(deaths) == {"actor", "rollout", "reference", "reward", "critic"}
-    assert after == "".join(f"  {role:<9}  {what}\n" for role, what in deaths.items())
+    assert told.splitlines() == [f"  {role:<9}  {what}" for role, what in deaths.items()]
+    assert headline.startswith("7 workloads on 1 node") and " critic-0 " in table
 
 
 def test_on_a_terminal_the_roles_have_colours(shell):

@@ -11,9 +11,8 @@ from dlrl_core.api import JobStatus
 from dlrl_core.cli import wording
 from dlrl_core.cli.live_progress import LiveProgress
 from dlrl_core.cli.output import plain
-from dlrl_core.cli.progress import PlainProgress, plain_line
-from dlrl_core.cli.result_summary import summary_table
-from dlrl_core.cli.step_speed import StepSpeed
+from dlrl_core.cli.progress import PlainProgress, StepSpeed, plain_line
+from dlrl_core.cli.run_job import summary_table
 from dlrl_core.context import JobContext, JobRecord, open_store
 from dlrl_core.context.store import sqlite_url
 

@@ -19,6 +19,7 @@ from redis_server import RedisServer
 
 from dlrl_core.context import JobContext, Store, open_store
 from dlrl_core.errors import SchemaError, StoreError, StoreUnavailableError
+from dlrl_core.plugin.verdict import Level
 from dlrl_redis.url import RedisUrl
 
 
@@ -249,8 +250,9 @@ def test_settings_that_may_lose_records_are_named(own_redis_server: RedisServer)
         server.config_set("maxmemory-policy", "allkeys-lru")
 
         persistence, eviction = store.warnings()
-    assert "loses records; set 'appendonly yes'" in persistence
-    assert "(maxmemory-policy 'allkeys-lru'); set 'maxmemory-policy noeviction'" in eviction
+    assert (persistence.level, eviction.level) == (Level.WARNING, Level.WARNING)
+    assert "loses records" in persistence.seen and "set 'appendonly yes'" in persistence.todo
+    assert "(maxmemory-policy 'allkeys-lru')" in eviction.seen and eviction.todo == "set 'maxmemory-policy noeviction'"
 
 
 # ---- what is not ours to write

@@ -105,7 +105,7 @@ def run_python(tmp_path: Path) -> Callable[..., str]:
     """Run code in a new process that sees dlrl and the given folders; return what it prints."""
 
     def run(code: str, *folders: Path, **env: str) -> str:
-        path = [ROOT, ROOT / "plugins" / "openrlhf", ROOT / "plugins" / "verl", *folders]
+        path = [ROOT, *sorted((ROOT / "plugins").iterdir()), *folders]
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(code)],
             cwd=tmp_path,

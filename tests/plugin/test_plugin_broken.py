@@ -26,7 +26,7 @@ BROKEN_CODE = {
         "class Mute(Exception):\n    def __str__(self): raise TypeError\nraise Mute",
         "Mute",
     ),
-    "no hook": ("x = 1", "it implements no hook; mark one of dlrl_frameworks, dlrl_policies, dlrl_stores"),
+    "no hook": ("x = 1", "it implements no hook; mark one of dlrl_commands, dlrl_detectors, dlrl_doctor_checks, "),
     "an unknown hook": (
         "from dlrl_core import hookimpl\n@hookimpl\ndef dlrl_framework(): return []",
         "it implements the unknown hook 'dlrl_framework'; did you mean 'dlrl_frameworks'?",
@@ -92,7 +92,12 @@ WRONG_RETURNS = {
     "a policy that is no function": (
         "dlrl_policies",
         "return {'p': 3}",
-        "dlrl_policies returned a value of type 'int' for 'p'; it must be callable",
+        "dlrl_policies returned a value of type 'int' for 'p'; it must be callable, or an import path",
+    ),
+    "a path without a function": (
+        "dlrl_commands",
+        "return {'c': 'acme.commands'}",
+        "dlrl_commands returned a value of type 'str' for 'c', 'acme.commands'; an import path is 'module:function'",
     ),
     "stores that are None": (
         "dlrl_stores",
@@ -132,7 +137,8 @@ def test_a_plugin_that_breaks_in_one_hook_adds_nothing_through_another(site):
         entry="torn",
     )
 
-    assert "torn_policy" not in PluginHost.discover().policies()
+    with pytest.raises(PluginError, match="unknown policy 'torn_policy'"):
+        PluginHost.discover().policy("torn_policy")
 
 
 def test_an_optional_hook_of_a_newer_dlrl_is_no_problem(site):

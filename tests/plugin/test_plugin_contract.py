@@ -142,7 +142,8 @@ def test_the_extras_of_dlrl_pin_what_our_adapters_support():
         assert project["entry-points"]["dlrl"][cls.name] == cls.__module__
 
 
-def test_discovery_and_our_adapters_import_neither_ray_nor_torch_nor_a_framework(run_python):
+def test_discovery_and_our_plugins_import_nothing_heavy(run_python):
+    """Workloads of a job with a framework load all plugins."""
     heavy = run_python(
         """
         import sys
@@ -150,10 +151,11 @@ def test_discovery_and_our_adapters_import_neither_ray_nor_torch_nor_a_framework
         from dlrl_core.plugin import PluginHost, plugin_host
 
         plugin_host()
-        entries = [EntryPoint(name, f"dlrl_{name}.plugin", "dlrl") for name in ("openrlhf", "verl")]
-        host = PluginHost.discover(entry_points=entries)
+        names = ("chaos", "doctor", "event_log", "openrlhf", "pages", "redis", "verl")
+        host = PluginHost.discover(entry_points=[EntryPoint(name, f"dlrl_{name}.plugin", "dlrl") for name in names])
         assert sorted(host.frameworks()) == ["openrlhf", "verl"], host.problems()
-        print(sorted({"ray", "torch", "verl", "openrlhf", "vllm", "numpy", "omegaconf"} & set(sys.modules)))
+        frameworks = {"torch", "verl", "openrlhf", "vllm"}
+        print(sorted({*frameworks, "ray", "numpy", "omegaconf", "pydantic", "typer", "rich", "redis"} & set(sys.modules)))
         """
     )
 

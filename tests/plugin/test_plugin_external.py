@@ -159,3 +159,59 @@ def test_the_environment_of_a_process_leaves_plugins_out(run_python, acme_site):
     )
 
     assert out == "plugin 'acme' (dlrl-acme 1.0.0) is left out by DLRL_PLUGINS=''; add 'acme' to it\n"
+
+
+DLRL = """
+import sys
+from dlrl_core.cli.app import main
+sys.argv = ["dlrl", *{words}]
+main()
+"""
+
+
+def test_its_command_is_one_of_dlrl(run_python, acme_site):
+    listed = run_python(DLRL.format(words=["--help"]), acme_site, COLUMNS="100")
+    shown = run_python(DLRL.format(words=["acme-defaults", "--json"]), acme_site)
+
+    assert "│ acme-defaults  Print acme's own values, over which a config is laid." in listed
+    assert json.loads(shown)["goal"] == 2.0
+
+
+def test_its_check_is_made_by_doctor_after_those_of_dlrl_and_before_those_of_the_machine(
+    run_python, acme_site, tmp_path
+):
+    out = run_python(DLRL.format(words=["doctor", "--json"]), acme_site, DLRL_HOME=str(tmp_path / "home"))
+
+    seen = {check["subject"]: check["seen"] for check in json.loads(out)["checks"]}
+    assert seen["acme goal"] == "the best arm is 2.0; cluster: None"
+    assert seen["framework acme"] == "comes with its plugin"
+    order = ["plugins", "framework acme", "acme goal", "framework openrlhf", "framework verl", "ray auth"]
+    assert [subject for subject in seen if subject in order] == order
+
+
+def test_its_plan_format_is_one_of_every_plan(run_python, acme_site):
+    out = run_python(
+        """
+        from dlrl_core import RLJobBuilder
+        job = RLJobBuilder().framework("acme").config(["roles.rollout=2"]).build(import_classes=False)
+        print(job.plan().in_format("csv"), end="")
+        """,
+        acme_site,
+    )
+
+    assert out.splitlines() == ["actor-0,node-0", "rollout-0,node-0", "rollout-1,node-0"]
+
+
+def test_its_detector_and_its_event_sink_are_there_for_the_master(run_python, acme_site):
+    out = run_python(
+        SETUP
+        + """
+imported_before = "acme_rl.extras" in sys.modules
+findings = list(plugin_host().detectors()["acme"](None))
+plugin_host().event_sinks()["acme"]("job", {"kind": "state"})
+print(json.dumps([imported_before, findings, sys.modules["acme_rl.extras"].EVENTS]))
+""",
+        acme_site,
+    )
+
+    assert json.loads(out) == [False, [], [["job", {"kind": "state"}]]]

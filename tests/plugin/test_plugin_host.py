@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import pickle
+import sys
 
 import pytest
 
@@ -130,7 +131,8 @@ def test_an_entry_point_named_builtin_does_not_take_the_built_in_policies_away(s
 
     host = host_of(site)
 
-    assert (set(host.frameworks()), set(host.policies())) == ({"acme"}, {"separate_sync", "colocate_sync"})
+    assert set(host.frameworks()) == {"acme"}
+    assert all(callable(host.policy(name)) for name in ("separate_sync", "colocate_sync"))
 
 
 def test_an_unknown_policy_is_answered_with_the_known_ones(site):
@@ -150,6 +152,63 @@ def test_a_store_opener_is_found_by_its_scheme(site):
     assert host.store_opener("etcd")("etcd://host/x") == ("opened", "etcd://host/x")
     with pytest.raises(PluginError, match="unknown store scheme 'etcdd'; did you mean 'etcd'"):
         host.store_opener("etcdd")
+
+
+def test_a_function_given_by_its_path_is_imported_when_it_is_first_used(site):
+    module = site.install("late-dist", "def shout(): return 'acme!'", entry_points="")
+    site.install_hook("acme-dist", "dlrl_commands", f"return {{'shout': '{module}:shout'}}")
+
+    host = host_of(site)
+
+    assert module not in sys.modules
+    assert host.commands()["shout"]() == "acme!"
+
+
+@pytest.mark.parametrize(
+    ("path", "cause"),
+    [
+        ("no_such_module_here:go", "ModuleNotFoundError: No module named 'no_such_module_here'"),
+        ("json:no_such_function", "AttributeError: module 'json' has no attribute 'no_such_function'"),
+        ("json:__name__", "that is a value of type 'str'; it must be callable"),
+    ],
+)
+def test_a_path_that_can_not_be_imported_is_reported_with_its_plugin_and_spares_the_others(site, caplog, path, cause):
+    site.install_hook("acme-dist", "dlrl_plan_formats", f"return {{'dot': '{path}', 'csv': len}}")
+    site.install_hook("other-dist", "dlrl_commands", "return {'go': len}", entry="other")
+    host = host_of(site)
+    assert host.problems() == []
+
+    host.import_all()
+    host.import_all()
+
+    words = f"plugin 'acme' (acme-dist 1.0) is broken; update or uninstall acme-dist: plan format 'dot' is '{path}': {cause}"
+    assert host.problems() == host.problems("dlrl_plan_formats") == [words]
+    assert host.problems("dlrl_commands") == []
+    assert {record.name: record.error for record in host.records} == {"builtin": None, "acme": words, "other": None}
+    assert caplog.messages == [words]
+    assert (host.plan_format("csv"), host.commands()) == (len, {"go": len})
+    with pytest.raises(PluginError) as caught:
+        host.plan_format("dot")
+    assert str(caught.value) == words
+
+
+@pytest.mark.parametrize(("hook", "name"), [("dlrl_commands", "run"), ("dlrl_stores", "sqlite")])
+def test_a_name_that_belongs_to_dlrl_is_a_problem_and_nobody_elses(site, hook, name):
+    site.install_hook("acme-dist", hook, f"return {{'{name}': len, 'own': len}}")
+
+    host = host_of(site)
+
+    [problem] = host.problems()
+    assert f"'{name}' of plugin 'acme' (acme-dist 1.0) has a name that belongs to dlrl itself" in problem
+    assert problem == host.records[1].error
+    assert name not in host.commands()
+
+
+@pytest.mark.parametrize("what", ["commands", "detectors", "event_sinks", "doctor_checks"])
+def test_functions_are_returned_by_name(site, what):
+    site.install_hook("acme-dist", f"dlrl_{what}", "return {'acme': len}")
+
+    assert getattr(host_of(site), what)() == {"acme": len}
 
 
 def test_separate_sync_returns_the_spec_as_it_is(site):

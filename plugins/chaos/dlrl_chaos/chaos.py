@@ -1,4 +1,4 @@
-"""Chaos: break a job of yours on purpose, to see that it survives. It refuses jobs that do not allow it."""
+"""Chaos: break a job on purpose, to see that it survives. Jobs that do not allow it refuse."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dlrl_core.errors import DlrlError, JobNotFoundError
+from dlrl_core.errors import ChaosNotAllowedError, DlrlError, JobNotFoundError
 from dlrl_core.scheduler.names import MASTER, TRAINER
 from dlrl_core.scheduler.workload_launcher import find_actor, processes_of
 from dlrl_core.workload.fault import Fault, FaultKind
@@ -38,7 +38,7 @@ class Chaos:
         self._job = job
 
     def targets(self) -> list[str]:
-        """Everybody who can be hit: 'master', 'trainer' and all workloads."""
+        """The processes that a fault can be given to: 'master', 'trainer' and all workloads."""
         return [MASTER, TRAINER, *sorted(name for name in processes_of(self._job) if name != TRAINER)]
 
     def inject(
@@ -66,9 +66,9 @@ class Chaos:
     def at_random(
         self, *, seed: int, faults: int, within_s: float, kinds: Sequence[str | FaultKind] = (FaultKind.KILL,)
     ) -> list[Injected]:
-        """So many faults at random moments; the same seed chooses the same moments, victims and kinds.
+        """So many faults at random moments; the same seed chooses the same moments, processes and kinds.
 
-        Returns what was given to whom. Whoever is just gone is not hit again.
+        Returns the faults that were injected. A fault whose process is gone at its moment is left out.
         """
         chance = random.Random(seed)
         names = self.targets()
@@ -80,9 +80,10 @@ class Chaos:
             time.sleep(max(0.0, began + due_s - time.monotonic()))
             try:
                 done.append(self.inject(target, kind))
-            except DlrlError as error:
-                if "does not allow chaos" in str(error):
-                    raise
+            except ChaosNotAllowedError:
+                raise
+            except DlrlError:
+                continue  # the process is gone just now
         return done
 
     def _actor(self, target: str) -> Any:
@@ -93,7 +94,7 @@ class Chaos:
         return actor
 
     def _ask(self, method: Any, *args: Any, may_end: bool = False) -> None:
-        """Ask a process to suffer. One that is gone before it could answer has suffered."""
+        """Have a process take a fault. With `may_end`, one that dies before it answers counts as hit."""
         import ray
         from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
@@ -108,7 +109,7 @@ class Chaos:
             raise DlrlError(f"it has not answered for {_ANSWER_S:g} s") from error
 
     def _note(self, injected: Injected) -> None:
-        """For the journal; a Master that is down just now misses it."""
+        """Have the Master write it to the journal; a Master that is down at the moment misses it."""
         master = find_actor(self._job, MASTER)
         if master is not None:
             master.chaos_noted.remote(f"chaos: {injected}", injected.target, injected.kind)

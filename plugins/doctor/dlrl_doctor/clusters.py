@@ -1,4 +1,4 @@
-"""The cluster that is named: jobs that say they run and don't, and what was left of jobs without a Master."""
+"""The cluster that is named: are there records, actors or placement groups of jobs that have no Master?"""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 from dlrl_core.cli.clusters import Masters, is_named, masters_of
 from dlrl_core.cli.job_lookup import KnownJob, all_jobs
 from dlrl_core.errors import ClusterError
-from dlrl_core.plugin.verdict import Verdict, ok, problem, warning
+from dlrl_core.plugin.verdict import DoctorRequest, Verdict, ok, problem, warning
 
 if TYPE_CHECKING:
     from dlrl_core.context import Store
 
 
-def check(address: str | None) -> Iterator[Verdict]:
+def check(request: DoctorRequest) -> Iterator[Verdict]:
     from dlrl_core.context import default_store_url, open_store
 
     with open_store(default_store_url()) as store:
-        if not is_named(address):
+        if not is_named(request.address):
             yield from _unasked(store)
             return
         try:
-            with masters_of(address) as masters:
+            with masters_of(request.address) as masters:
                 yield ok("cluster", "can be reached")
                 yield from _records(store, masters)
                 yield from _orphans()
@@ -44,7 +44,7 @@ def _says_it_runs(job: KnownJob) -> bool:
 
 
 def _records(store: Store, masters: Masters | None) -> Iterator[Verdict]:
-    """Jobs whose record is not final, though no Master of this cluster speaks for them."""
+    """Jobs whose record is not final, though this cluster has no Master of them."""
     known = all_jobs(store, masters)
     if known.store_problem is not None:
         yield problem(

@@ -1,30 +1,45 @@
-"""All checks, one after the other."""
+"""All checks that plugins registered, one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
 
+from dlrl_core.cli.framework_list import quiet_plugins
 from dlrl_core.errors import DlrlError
-from dlrl_core.plugin.verdict import Verdict, problem
-from dlrl_doctor import clusters, home, leftovers, machine, plugins, ray_auth, versions
+from dlrl_core.plugin.verdict import DoctorRequest, Verdict, problem
+from dlrl_doctor.installed import check_framework
+from dlrl_doctor.plugin import FIRST, LAST
 
-Check = Callable[[], Iterator[Verdict]]
+if TYPE_CHECKING:
+    from dlrl_core.plugin.hookspecs import DoctorCheck
 
 
-def examine(address: str | None, *, clean: bool) -> Iterator[Verdict]:
+def examine(request: DoctorRequest) -> Iterator[Verdict]:
     """Every verdict as it is found. With `clean`, folders of dead local clusters are removed on the way."""
-    yield from _run("versions", versions.check)
-    yield from _run("plugins", plugins.check)
-    yield from _run("ray auth", ray_auth.check)
-    yield from _run("machine", machine.check)
-    yield from _run("home", home.check)
-    yield from _run("leftovers", lambda: leftovers.check(clean=clean))
-    yield from _run("cluster", lambda: clusters.check(address))
+    for name, check in _ordered_checks().items():
+        yield from _verdicts(name, check, request)
 
 
-def _run(subject: str, check: Check) -> Iterator[Verdict]:
-    """A check that can't be made is a problem, and the others go on."""
+def _ordered_checks() -> dict[str, DoctorCheck]:
+    """What dlrl needs; then each framework and what other plugins check, by name; then this machine and the cluster."""
+    with quiet_plugins() as host:
+        checks: dict[str, DoctorCheck] = {
+            **{name: partial(check_framework, adapter) for name, adapter in host.frameworks().items()},
+            **host.doctor_checks(),
+        }
+    others = sorted({*checks} - {*FIRST, *LAST})
+    return {name: checks[name] for name in (*FIRST, *others, *LAST) if name in checks}
+
+
+def _verdicts(subject: str, check: DoctorCheck, request: DoctorRequest) -> Iterator[Verdict]:
+    """A check that can't be made is a problem, and the next one is made."""
     try:
-        yield from check()
-    except (DlrlError, OSError) as error:
-        yield problem(subject, f"this could not be checked: {error}", "see to that, then run dlrl doctor again")
+        for verdict in check(request):
+            if not isinstance(verdict, Verdict):
+                raise TypeError(f"a check yields values of Verdict, not of {type(verdict).__name__}")
+            yield verdict
+    except Exception as error:  # noqa: BLE001 - checks of other plugins may raise anything
+        cause = str(error) if isinstance(error, DlrlError | OSError) else f"{type(error).__name__}: {error}"
+        yield problem(subject, f"this could not be checked: {cause}", "see to that, then run dlrl doctor again")

@@ -1,4 +1,4 @@
-"""DLRL_HOME and the store: can we write there, and can nobody else read it?"""
+"""DLRL_HOME and the store: can this user write there, and can no other user read it?"""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from dlrl_core.plugin.verdict import Verdict, ok, problem, warning
+from dlrl_core.plugin.verdict import DoctorRequest, Verdict, ok, problem, warning
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def check() -> Iterator[Verdict]:
+def check(_: DoctorRequest) -> Iterator[Verdict]:
     from dlrl_core.context import SqliteStore, default_store_url, open_store, redact
 
     url = default_store_url()
@@ -22,14 +22,7 @@ def check() -> Iterator[Verdict]:
             yield from _files(store.path)
         jobs = store.jobs()
         yield ok("store", f"{redact(url)} holds {len(jobs)} job{'s' * (len(jobs) != 1)}")
-        for sentence in store.warnings():
-            yield _warned(sentence)
-
-
-def _warned(sentence: str) -> Verdict:
-    """A store's warning ends with what to do, after a semicolon."""
-    seen, _, todo = sentence.rpartition("; ")
-    return warning("store", seen, todo) if seen else warning("store", sentence, "see docs/how-to/choose-a-store.md")
+        yield from store.warnings()
 
 
 def _folder(folder: Path) -> Verdict:

@@ -1,4 +1,4 @@
-"""Folders that embedded local Rays left behind because their keeper was killed."""
+"""Folders of embedded local Rays whose keeper is gone: it was killed, or the Ray did not start."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from dlrl_core.plugin.verdict import Verdict, ok, problem, warning
+from dlrl_core.plugin.verdict import DoctorRequest, Verdict, ok, problem, warning
 
 _SUBJECT = "leftovers"
 _GRACE_S = 10.0
 """A folder is made a moment before its keeper is started."""
 
 
-def check(*, clean: bool) -> Iterator[Verdict]:
+def check(request: DoctorRequest) -> Iterator[Verdict]:
     """A verdict for each folder whose keeper is gone; with `clean` it is removed, unless something still uses it."""
     folders = list(dead_folders())
     if not folders:
@@ -25,14 +25,15 @@ def check(*, clean: bool) -> Iterator[Verdict]:
         if users:
             pids = " ".join(str(pid) for pid in users)
             yield problem(_SUBJECT, f"the keeper of '{folder}' is gone, its Ray runs on", f"end it: kill {pids}")
-        elif clean:
+        elif request.clean:
             yield _removed(folder)
         else:
-            yield warning(_SUBJECT, f"'{folder}' is of a local Ray that was killed", "run: dlrl doctor --clean")
+            end = "was killed" if (folder / "ray").is_dir() else "did not start"
+            yield warning(_SUBJECT, f"'{folder}' is of a local Ray that {end}", "run: dlrl doctor --clean")
 
 
 def dead_folders() -> Iterator[tuple[Path, list[int]]]:
-    """Our folders of local Rays without a keeper, each with the processes that still name it."""
+    """Folders of local Rays without a keeper, each with the processes whose command lines still name it."""
     commands = _command_lines()
     for folder in sorted(Path(tempfile.gettempdir()).glob("dlrl-*")):
         if not _is_ours(folder):
@@ -46,9 +47,9 @@ def _is_ours(folder: Path) -> bool:
     """Made by `scheduler.local_cluster` for this user, and not just now."""
     try:
         seen = folder.lstat()
-        is_cluster = (folder / "ray").is_dir() and (folder / "keeper.log").is_file() and not folder.is_symlink()
+        is_cluster = (folder / "keeper.log").is_file() and not folder.is_symlink()
     except OSError:
-        return False  # it went while we looked
+        return False  # it was removed in the meantime
     return is_cluster and seen.st_uid == os.getuid() and time.time() - seen.st_mtime > _GRACE_S
 
 

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from dlrl_core.plugin.verdict import Verdict, ok, problem, warning
+from dlrl_core.plugin.verdict import DoctorRequest, Verdict, ok, problem, warning
 
 _SHM = Path("/dev/shm")
 _KERNEL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -17,7 +17,7 @@ _SHM_NEEDED = 128 * _MIB
 _SHM_WISHED = 1024 * _MIB
 
 
-def check() -> Iterator[Verdict]:
+def check(_: DoctorRequest) -> Iterator[Verdict]:
     yield _ports()
     yield from _kernel_ports()
     yield _shared_memory()

@@ -1,35 +1,31 @@
-"""Registers the command `dlrl doctor`."""
+"""Registers the command `dlrl doctor`, and the checks of dlrl itself."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from dlrl_core import hookimpl
-from dlrl_core.cli.app import Address, AsJson
-from dlrl_core.cli.error_report import errors_shown
-from dlrl_core.plugin.hookspecs import Command
+
+if TYPE_CHECKING:
+    from dlrl_core.plugin.hookspecs import Command, DoctorCheck, ImportPath
+
+FIRST = {"versions": "dlrl_doctor.installed:check_versions", "plugins": "dlrl_doctor.installed:check_plugins"}
+"""Checks before those of frameworks and of other plugins, in this order."""
+LAST = {
+    "ray auth": "dlrl_doctor.ray_auth:check",
+    "machine": "dlrl_doctor.machine:check",
+    "home": "dlrl_doctor.home:check",
+    "leftovers": "dlrl_doctor.leftovers:check",
+    "cluster": "dlrl_doctor.clusters:check",
+}
+"""Checks after them."""
 
 
 @hookimpl
-def dlrl_commands() -> dict[str, Command]:
-    return {"doctor": doctor}
+def dlrl_commands() -> dict[str, Command | ImportPath]:
+    return {"doctor": "dlrl_doctor.command:doctor"}
 
 
-def doctor(
-    address: Address = None,
-    clean: Annotated[bool, typer.Option("--clean", help="Remove the folders of local Rays that were killed.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Check this machine, and the cluster if one is named, and say what to do.
-
-    \b
-    Examples:
-      dlrl doctor
-      dlrl doctor --clean
-    """
-    with errors_shown(as_json):
-        from dlrl_doctor.show_doctor import show_doctor
-
-        raise typer.Exit(show_doctor(address, clean=clean, as_json=as_json))
+@hookimpl
+def dlrl_doctor_checks() -> dict[str, DoctorCheck | ImportPath]:
+    return {**FIRST, **LAST}

@@ -1,4 +1,4 @@
-"""Ray's token authentication: is it on, where is the token, and who can read it?"""
+"""Ray's token authentication: is it on, where is the token, and which users can read it?"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from dlrl_core.plugin.verdict import Verdict, ok, problem, warning
+from dlrl_core.plugin.verdict import DoctorRequest, Verdict, ok, problem, warning
 
 _SUBJECT = "ray auth"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -16,7 +16,7 @@ _SILENT_SINCE = (2, 60)
 """From this Ray on, a token file that is there turns authentication on unless RAY_AUTH_MODE is set."""
 
 
-def check() -> Iterator[Verdict]:
+def check(_: DoctorRequest) -> Iterator[Verdict]:
     path = _token_path()
     has_token = bool(os.environ.get("RAY_AUTH_TOKEN")) or path.is_file()
     yield _mode(os.environ.get("RAY_AUTH_MODE"), path, has_token=has_token)

@@ -23,7 +23,7 @@ def dlrl_event_sinks() -> dict[str, EventSink]:
 
 
 def append(job: str, event: Mapping[str, Any]) -> None:
-    """Append the event to the file, which is readable by its owner alone. Raises OSError if that fails."""
+    """Append the event to the file, which only its owner can read. Raises OSError if that fails."""
     path = Path(os.environ[VARIABLE]).expanduser()
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _MODE), "w") as file:
         file.write(json.dumps({"job": job, **event}) + "\n")

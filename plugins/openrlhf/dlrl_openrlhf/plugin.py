@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dlrl_core.plugin import ConfigSource, FrameworkAdapter, FrameworkDefaults, hookimpl
 from dlrl_core.roles import RoleType
+
+if TYPE_CHECKING:
+    from dlrl_core.plugin.hookspecs import DoctorCheck, ImportPath
 
 
 @hookimpl
 def dlrl_frameworks() -> list[type[FrameworkAdapter]]:
     return [OpenRLHFAdapter]
+
+
+@hookimpl
+def dlrl_doctor_checks() -> dict[str, DoctorCheck | ImportPath]:
+    return {"openrlhf": "dlrl_openrlhf.doctor:check"}
 
 
 class OpenRLHFAdapter(FrameworkAdapter):

@@ -7,22 +7,9 @@ from typing import TYPE_CHECKING
 from dlrl_core import hookimpl
 
 if TYPE_CHECKING:
-    from dlrl_core.plan import ExecutionPlan
-    from dlrl_core.plugin.hookspecs import PlanFormat
+    from dlrl_core.plugin.hookspecs import ImportPath, PlanFormat
 
 
 @hookimpl
-def dlrl_plan_formats() -> dict[str, PlanFormat]:
-    return {"svg": _svg, "html": _html}
-
-
-def _svg(plan: ExecutionPlan) -> str:
-    from dlrl_pages.svg_picture import svg_of
-
-    return svg_of(plan)
-
-
-def _html(plan: ExecutionPlan) -> str:
-    from dlrl_pages.html_page import html_of
-
-    return html_of(plan)
+def dlrl_plan_formats() -> dict[str, PlanFormat | ImportPath]:
+    return {"svg": "dlrl_pages.svg_picture:svg_of", "html": "dlrl_pages.html_page:html_of"}

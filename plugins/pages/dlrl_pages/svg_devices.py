@@ -58,7 +58,7 @@ class Tiles:
         return columns * (self.width + GAP) - GAP
 
     def block(self, x: int, y: int, row: Row, where: str, node: int) -> str:
-        """The devices of one row, and who sits on them."""
+        """The devices of one row, and the workloads on them."""
         width, cells, place = self.across(columns_of(row)), cells_of(row), place_of(row, self.device_type)
         who = ", ".join(cell.label for cell in cells)
         body = self._body(x, y + _HEAD, width, cells, is_folded=row.seats > 1)

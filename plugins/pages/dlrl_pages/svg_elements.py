@@ -37,7 +37,7 @@ def box(
 
 
 def group(kind: str, *content: str, title: str | None = None, **data: object) -> str:
-    """A group with a tooltip; `data` becomes data-... attributes, for whoever reads the picture by program."""
+    """A group with a tooltip; `data` becomes data-... attributes, for programs that read the picture."""
     attributes = "".join(f' data-{name}="{clean(str(value))}"' for name, value in data.items())
     tooltip = "" if title is None else f"<title>{clean(title)}</title>"
     return f'<g class="{kind}"{attributes}>{tooltip}{"".join(content)}</g>'

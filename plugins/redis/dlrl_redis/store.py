@@ -12,6 +12,7 @@ from typing import Any
 
 from dlrl_core.context.store import Store, StoredEvent, StoredJob, check_schema, new_commit_id, version_conflict
 from dlrl_core.errors import SchemaError
+from dlrl_core.plugin.verdict import Verdict, warning
 from dlrl_redis.client import RedisClient
 from dlrl_redis.url import RedisUrl
 
@@ -118,19 +119,16 @@ class RedisStore(Store):
         (names,) = self._read(("SMEMBERS", self._key("jobs")))
         return sorted(names)
 
-    def warnings(self) -> list[str]:
+    def warnings(self) -> list[Verdict]:
         facts = {**self._client.run("INFO", "persistence"), **self._client.run("INFO", "memory")}
         found = []
         if not facts.get("aof_enabled"):
-            found.append(
-                f"the store {self.label} has no append-only file: a restart of the server loses records; "
-                "set 'appendonly yes' in its configuration"
-            )
+            seen = f"the store {self.label} has no append-only file: a restart of the server loses records"
+            found.append(warning("store", seen, "set 'appendonly yes' in its configuration"))
         if str(facts.get("maxmemory_policy", "noeviction")) != "noeviction" and facts.get("maxmemory"):
-            found.append(
-                f"the store {self.label} may drop records when its memory is full (maxmemory-policy "
-                f"'{facts['maxmemory_policy']}'); set 'maxmemory-policy noeviction'"
-            )
+            policy = facts["maxmemory_policy"]
+            seen = f"the store {self.label} may drop records when its memory is full (maxmemory-policy '{policy}')"
+            found.append(warning("store", seen, "set 'maxmemory-policy noeviction'"))
         return found
 
     def close(self) -> None:

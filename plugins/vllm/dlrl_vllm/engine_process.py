@@ -1,8 +1,8 @@
 """For workloads that have an inference engine with processes of its own: neither outlives the other.
 
-vLLM loads `attach` in every process of an engine as one of its plugins, through an entry point. Nobody ends these
-processes when the workload is killed: they would keep their memory, and those who send weights would wait for them.
-And when one of them dies, the workload could not do anything any more, but would be taken for well.
+vLLM loads `attach` in every process of an engine as one of its plugins, through an entry point. Without it, the
+engine's processes would live on when the workload is killed: they would keep their memory, and a process that sends
+weights would wait for them. With `end_with_engine`, a workload whose engine has died dies too, and is restarted.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from dlrl_core.workload.orphan import end_with_process
 _OWNER = "DLRL_ENGINE_OWNER"
 """The process id of the workload that has the engine."""
 _PREPARE = "DLRL_ENGINE_PREPARE"
-"""A module whose `prepare()` each process of the engine calls first; of the adapter."""
+"""The adapter's module whose `prepare()` each process of the engine calls first."""
 _TITLE = "VLLM::"
-"""With it begin the names that vLLM gives to its processes."""
+"""The beginning of the names that vLLM gives to its processes."""
 _END_S = 2.0
-"""For an orderly end, in which the engine goes first."""
+"""How long a workload outlives its engine, so that an orderly end, in which the engine ends first, is not cut short."""
 
 _attached: list[int] = []
 
 
 def own_engine(prepare: str) -> None:
-    """This workload is about to start an engine, whose processes are to call `prepare()` of that module."""
+    """Called by a workload before it starts an engine, whose processes will call `prepare()` of that module."""
     os.environ[_OWNER] = str(os.getpid())
     os.environ[_PREPARE] = prepare
 
 
 def attach() -> None:
-    """In a process of an engine: end with the workload, and get ready. Nothing to do outside of dlrl."""
+    """Called in each process of an engine: it ends with the workload, and is prepared. No effect outside of dlrl."""
     owner = os.environ.get(_OWNER)
     if owner is None or int(owner) == os.getpid() or os.getpid() in _attached:
         return
@@ -44,7 +44,7 @@ def attach() -> None:
 
 
 def end_with_engine() -> None:
-    """In the workload, when the engine has started: end when a process of the engine does."""
+    """Called in the workload when the engine has started: the workload ends when a process of the engine does."""
     import psutil
 
     engine = [os.pidfd_open(one.pid) for one in psutil.Process().children(recursive=True) if _is_engine(one)]

@@ -44,6 +44,31 @@ def dlrl_policies() -> dict[str, Callable[[JobSpec], JobSpec]]:
     return {"acme_pair": acme_pair}
 
 
+@hookimpl
+def dlrl_commands() -> dict[str, str]:
+    return {"acme-defaults": "acme_rl.extras:defaults"}
+
+
+@hookimpl
+def dlrl_detectors() -> dict[str, str]:
+    return {"acme": "acme_rl.extras:no_findings"}
+
+
+@hookimpl
+def dlrl_event_sinks() -> dict[str, str]:
+    return {"acme": "acme_rl.extras:keep_event"}
+
+
+@hookimpl
+def dlrl_doctor_checks() -> dict[str, str]:
+    return {"acme goal": "acme_rl.extras:check_goal"}
+
+
+@hookimpl
+def dlrl_plan_formats() -> dict[str, str]:
+    return {"csv": "acme_rl.extras:csv_of"}
+
+
 def acme_pair(spec: JobSpec) -> JobSpec:
     """Each rollout on the device of its actor; other roles have devices of their own."""
     pair = (RoleType.ACTOR, RoleType.ROLLOUT)

