@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Iterable
 
 from dlrl_core.context import FindingKind, Incident, JobContext, JobEnding, JobState, WorkloadReport, WorkloadState
 from dlrl_core.context.trainer_outcome import TrainerOutcome
@@ -28,7 +29,7 @@ from dlrl_core.failover import (
     incident_of,
     plan_recovery,
 )
-from dlrl_core.failover.detectors import JobLook, find_hangs
+from dlrl_core.failover.detectors import JobLook
 from dlrl_core.failover.recovery import completed
 from dlrl_core.master.chaos_notes import ChaosNotes
 from dlrl_core.master.ending import failed_by, tear_down, written_ending
@@ -39,6 +40,7 @@ from dlrl_core.master.plan_and_reservation import PlanAndReservation
 from dlrl_core.master.process_launches import end_all
 from dlrl_core.master.trainer_process import TrainerDiedError, TrainerProcess
 from dlrl_core.master.workload_processes import NodeLostError, ProcessDiedError, WorkloadProcesses
+from dlrl_core.plugin import plugin_host
 from dlrl_core.scheduler import workload_launcher
 from dlrl_core.scheduler.names import TRAINER
 from dlrl_core.spec import JobSpec
@@ -288,26 +290,32 @@ class ControlLoop:
 
     async def _detect(self) -> None:
         """Look at the job again and again; what a detector finds is an observation like any other."""
-        said = None
+        detectors = await asyncio.to_thread(lambda: plugin_host().detectors())
+        failed: set[str] = set()
         while True:
             await asyncio.sleep(_LOOK_S)
-            try:
-                self._look()
-            except Exception as error:  # noqa: BLE001 - a detector may be a plugin's; the others must go on
-                text = f"dlrl: a detector failed: {type(error).__name__}: {error}"
-                if text != said:
-                    said = text
-                    print(text, file=sys.stderr, flush=True)
+            look = self._look()
+            for name, detector in detectors.items():
+                try:
+                    self._observe(detector(look))
+                except Exception as error:  # noqa: BLE001 - code of a plugin: the other detectors must go on
+                    if name not in failed:
+                        failed.add(name)
+                        text = f"dlrl: detector '{name}' failed: {type(error).__name__}: {error}"
+                        print(text, file=sys.stderr, flush=True)
 
-    def _look(self) -> None:
-        look = JobLook(
+    def _look(self) -> JobLook:
+        return JobLook(
             now=time.time(),
             since=self._since,
             spec=self._spec,
             workloads=self._context.workloads,
             reports=self.reports,
         )
-        for found in find_hangs(look):
+
+    def _observe(self, hangs: Iterable[WorkloadHangs]) -> None:
+        """Queue each process that was judged to hang, once."""
+        for found in hangs:
             if found.actor_id not in self._hanging:
                 self._hanging.add(found.actor_id)
                 self._seen.put_nowait(found)

@@ -93,7 +93,7 @@ def dlrl_commands() -> dict[str, Command | ImportPath]:
 
 @hookspec
 def dlrl_detectors() -> dict[str, Detector | ImportPath]:
-    """Detectors by name: pure functions from a JobLook to the findings in it. The Master calls them regularly.
+    """Detectors by name: pure functions from a JobLook to the WorkloadHangs in it. The Master calls them regularly.
 
     Typed `Any` because both classes live in `dlrl_core.failover`, a room below this one.
     """

@@ -36,6 +36,10 @@ class _Builtin:
         policies = "dlrl_core.plan.policies"
         return {"separate_sync": f"{policies}:separate_sync", "colocate_sync": f"{policies}:colocate_sync"}
 
+    @hooks.hookimpl
+    def dlrl_detectors(self) -> dict[str, hooks.Detector | hooks.ImportPath]:
+        return {"hang": "dlrl_core.failover.detectors:find_hangs"}
+
 
 builtin = _Builtin()
 

@@ -13,6 +13,7 @@ from dlrl_core.failover import WorkloadHangs
 from dlrl_core.failover.detectors import JobLook, find_hangs
 from dlrl_core.master import control_loop
 from dlrl_core.master.control_loop import ControlLoop
+from dlrl_core.plugin import reset_plugin_host
 
 NOW = time.time()
 SPEC = small_job(role={"hang_limit": 10.0})
@@ -152,10 +153,11 @@ def test_a_detector_that_fails_does_not_end_the_watch(launch, context, monkeypat
             raise OSError("no thread to be had")
         return find_hangs(look)
 
-    monkeypatch.setattr(control_loop, "find_hangs", broken_first)
+    monkeypatch.setattr("dlrl_core.failover.detectors.find_hangs", broken_first)
+    reset_plugin_host()
 
     async def run() -> list:
         return await observed(hanging_loop(launch, context, monkeypatch), 1)
 
     assert [one.name for one in asyncio.run(run())] == ["actor-0"]
-    assert "dlrl: a detector failed: OSError: no thread to be had" in capfd.readouterr().err
+    assert "dlrl: detector 'hang' failed: OSError: no thread to be had" in capfd.readouterr().err
