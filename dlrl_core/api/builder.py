@@ -82,7 +82,7 @@ class RLJobBuilder:
 
     def allow_chaos(self, is_allowed: bool = True) -> Self:
         """Let `dlrl chaos` break this job."""
-        self._draft.allows_chaos = bool(is_allowed)
+        self._draft.allow_chaos = bool(is_allowed)
         return self
 
     def policy(self, name: str) -> Self:
@@ -200,7 +200,7 @@ class RLJobBuilder:
     def hang_limit(self, seconds: float) -> Self:
         """A call of the role that takes longer is taken for dead, once its stacks are in the journal."""
         role = self._role or self._nobody("hang_limit")
-        role.hang_s = self._draft.seconds(f"hang_limit of {role.owner}", seconds)
+        role.hang_limit = self._draft.seconds(f"hang_limit of {role.owner}", seconds)
         return self
 
     def concurrency(self, calls: int) -> Self:

@@ -44,7 +44,7 @@ class RoleDraft(SeatingDraft):
     cls: ClassRef | None = None
     visible_devices: VisibleDevices | None = None
     failover: FailoverScope | None = None
-    hang_s: float | None = None
+    hang_limit: float | None = None
     concurrency: int | None = None
     parts: dict[str, SeatingDraft] = field(default_factory=dict)
 
@@ -69,7 +69,7 @@ class JobDraft:
     spare_nodes: int | None = None
     budget: RestartBudget | None = None
     commits: CommitSpec | None = None
-    allows_chaos: bool = False
+    allow_chaos: bool = False
     policy: str | None = None
     global_env: dict[str, str] = field(default_factory=dict)
     trainer: ClassRef | None = None

@@ -22,7 +22,7 @@ class HangWatch:
     """Looks at the workloads' reports. Only roles that say how long a call may take are judged."""
 
     def __init__(self, spec: JobSpec, crew: Crew, context: JobContext) -> None:
-        self._limits = {role.role: role.hang_s for role in spec.roles if role.hang_s is not None}
+        self._limits = {role.role: role.hang_limit for role in spec.roles if role.hang_limit is not None}
         self._crew = crew
         self._context = context
         self._since = time.time()

@@ -263,11 +263,11 @@ class JobManager:
 
     def suffer(self, fault: Fault) -> None:
         """Let it happen to the Master itself."""
-        Suffering(is_allowed=self._spec.allows_chaos, owner="the master", has_calls=False).add(fault)
+        Suffering(is_allowed=self._spec.allow_chaos, owner="the master", has_calls=False).add(fault)
 
     def check_chaos(self) -> None:
         """Raises if the job does not allow it."""
-        Suffering(is_allowed=self._spec.allows_chaos, owner="the master").add(Fault(kind=FaultKind.SLOW))
+        Suffering(is_allowed=self._spec.allow_chaos, owner="the master").add(Fault(kind=FaultKind.SLOW))
 
     def _step(self) -> int | None:
         return self._context.record.progress.step

@@ -66,7 +66,7 @@ class NodeMoves:
         return group is not None and await reservation.is_granted(group, _GRANT_S)
 
     def _failing(self) -> dict[str, int]:
-        return failing_nodes(self._context.record.restarts, self._spec.budget, time.time())
+        return failing_nodes(self._context.record.restarts, self._spec.restart_budget, time.time())
 
     async def _replace(self, index: int) -> None:
         old = self._plan.nodes[index]
@@ -99,7 +99,7 @@ class NodeMoves:
             self._kept.add(old.node_id)
             message = (
                 f"{self._failing().get(old.node_id, 0)} processes died on node {old.shown} within "
-                f"{self._spec.budget.window_s:g} s (limit {self._spec.budget.node}); no other node can take its place, "
+                f"{self._spec.restart_budget.window_s:g} s (limit {self._spec.restart_budget.node}); no other node can take its place, "
                 "so it is kept"
             )
             with self._context.change() as change:

@@ -75,7 +75,7 @@ def _workload(launch: MasterLaunch, spec: JobSpec, plan: WorkloadPlan, incarnati
         visible_devices=role.visible_devices.value,
         concurrency=role.concurrency,
         durable_folder=launch.durable_folder,
-        allows_chaos=spec.allows_chaos,
+        allow_chaos=spec.allow_chaos,
     )
 
 
@@ -97,7 +97,7 @@ def _trainer(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan, incarnati
         resources={role: plan.of_role(role)[0].resources for role in plan.roles},
         scopes=declared_scopes(spec),
         durable_every=spec.commits.durable_every,
-        allows_chaos=spec.allows_chaos,
+        allow_chaos=spec.allow_chaos,
         incarnation=incarnation,
     )
 

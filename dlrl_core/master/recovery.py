@@ -39,7 +39,7 @@ def situation_of(context: JobContext, spec: JobSpec, finding: Finding) -> Situat
     return Situation(
         declared={str(role): scope for role, scope in declared_scopes(spec).items()},
         stateful=frozenset(str(one.role) for one in context.workloads.values() if one.is_stateful),
-        budget=spec.budget,
+        budget=spec.restart_budget,
         past=[PastRestart(at=one.at, scope=one.scope, subject=one.subject) for one in record.restarts],
         now=time.time(),
         has_commit=record.progress.commit_json is not None,

@@ -49,7 +49,7 @@ class RoleDefaults:
     """Ray resources of one workload; the planner fills what is not named."""
     failover: FailoverScope | None = None
     """What restarts when a process of the role dies; None: the whole job."""
-    hang_s: float | None = None
+    hang_limit: float | None = None
     """A call that takes longer is taken for dead."""
     concurrency: int | None = None
     """How many calls of `async def` methods one workload runs side by side; None leaves the default of 32."""

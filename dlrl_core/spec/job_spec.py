@@ -93,7 +93,7 @@ class RoleSpec(Seating):
     visible_devices: VisibleDevices = VisibleDevices.OWN
     failover: FailoverScope | None = None
     """How much restarts when one of its processes dies; None: the whole job."""
-    hang_s: float | None = None
+    hang_limit: float | None = None
     """A call that takes longer than this is taken for dead; None: it may take as long as it likes."""
     concurrency: int = Field(default=32, ge=1)
     """How many calls of `async def` methods one workload runs side by side; more wait."""
@@ -154,9 +154,9 @@ class JobSpec(_Frozen):
     """Host collocation: rank i of each is on the same node, on devices of its own."""
     separations: Groups = ()
     """No collocation: no two of these roles are on one node."""
-    budget: RestartBudget = RestartBudget()
+    restart_budget: RestartBudget = RestartBudget()
     commits: CommitSpec = CommitSpec()
-    allows_chaos: bool = False
+    allow_chaos: bool = False
     """Whether `dlrl chaos` may break it."""
     spare_nodes: int = 0
     """Nodes held back, besides `node_num`, to replace one that fails."""

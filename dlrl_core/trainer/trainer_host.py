@@ -47,7 +47,7 @@ class TrainerLaunch:
     role_classes: Mapping[RoleType, ClassRef]
     resources: Mapping[RoleType, dict[str, float]]
     durable_every: int = 10
-    allows_chaos: bool = False
+    allow_chaos: bool = False
     incarnation: int = 0
     scopes: Mapping[RoleType, str] = field(default_factory=dict)
     """What a death restarts in each role."""
@@ -79,7 +79,7 @@ class TrainerHost:
         self._config: Any = None
         self._outcome: TrainerOutcome | None = None
         self._is_running = False
-        self._faults = Suffering(is_allowed=launch.allows_chaos, owner="the trainer", has_calls=False)
+        self._faults = Suffering(is_allowed=launch.allow_chaos, owner="the trainer", has_calls=False)
         self._ended = threading.Event()
 
     @ray.method(concurrency_group="control")
@@ -174,7 +174,7 @@ class TrainerHost:
         if step is None:
             self._faults.add(fault)
             return
-        Suffering(is_allowed=self._launch.allows_chaos, owner="the trainer").add(replace(fault, method="check"))
+        Suffering(is_allowed=self._launch.allow_chaos, owner="the trainer").add(replace(fault, method="check"))
         hit = (lambda: self._faults.add(fault)) if target is None else (lambda: target.inject.remote(fault))
         self._progress.at_step(step, hit)
 

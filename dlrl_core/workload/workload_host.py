@@ -53,7 +53,7 @@ class WorkloadLaunch:
     visible_devices: str = "own"
     concurrency: int = 32
     durable_folder: str | None = None
-    allows_chaos: bool = False
+    allow_chaos: bool = False
     report_period_s: float = 5.0
 
 
@@ -76,7 +76,7 @@ class WorkloadHost:
         self._call: tuple[str, float] | None = None
         self._coroutines = Coroutines()
         self._slots: dict[int, str] = {}
-        self._faults = Suffering(is_allowed=launch.allows_chaos, owner=f"workload '{launch.identity.name}'")
+        self._faults = Suffering(is_allowed=launch.allow_chaos, owner=f"workload '{launch.identity.name}'")
         self._init_results: list[tuple[str, Any]] = []
         self._state_folder = StateFolder(
             run_id=launch.identity.run_id,

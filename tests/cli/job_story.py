@@ -132,7 +132,7 @@ def _spec(budget: RestartBudget) -> JobSpec:
     cls = ClassRef(module="my.roles", class_name="Any")
     scopes = {RoleType.ACTOR: "role", RoleType.ROLLOUT: "workload", RoleType.REWARD: "stop", RoleType.CRITIC: None}
     roles = [RoleSpec(role=role, cls=cls, failover=scope) for role, scope in scopes.items()]
-    return JobSpec(roles=tuple(roles), budget=budget)
+    return JobSpec(roles=tuple(roles), restart_budget=budget)
 
 
 def _workloads() -> list[WorkloadRecord]:

@@ -35,7 +35,7 @@ class CrewStandIn:
 
 @pytest.fixture
 def context(tmp_path):
-    spec = small_job(role={"hang_s": 10.0})
+    spec = small_job(role={"hang_limit": 10.0})
     context = context_of(tmp_path, launch_of(spec, plan_on(spec, nodes("a"))))
     with context.change() as change:
         change.workload("actor-0", state=WorkloadState.READY, pid=7, actor_id="first", since=NOW - 100)
@@ -51,7 +51,7 @@ def killed(monkeypatch) -> list[str]:
 
 
 def watch_of(context, crew=None, *, since: float = NOW - 100) -> HangWatch:
-    watch = HangWatch(small_job(role={"hang_s": 10.0}), crew or CrewStandIn(), context)
+    watch = HangWatch(small_job(role={"hang_limit": 10.0}), crew or CrewStandIn(), context)
     watch._since = since
     return watch
 

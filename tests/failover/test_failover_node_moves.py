@@ -56,7 +56,7 @@ def moves_of(tmp_path, monkeypatch):
     """Moves of a job whose two actors were planned on node 'a'."""
 
     def make(stand_in: ReservationsStandIn, *, deaths: int = 0):
-        spec = small_job(budget=RestartBudget(node=3))
+        spec = small_job(restart_budget=RestartBudget(node=3))
         launch = launch_of(spec, plan_on(spec, nodes("a")))
         restarts = [RestartRecord(scope=FailoverScope.JOB, subject="actor-0", node_id="a") for _ in range(deaths)]
         context = context_of(tmp_path, launch, restarts=restarts)

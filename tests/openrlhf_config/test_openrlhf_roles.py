@@ -124,4 +124,4 @@ def test_processes_get_what_openrlhf_gives_them_unless_the_user_says_otherwise(m
 
 
 def test_no_call_may_hang_for_ever():
-    assert {role.hang_s for role in spec_of("").roles} == {4 * 3600.0}
+    assert {role.hang_limit for role in spec_of("").roles} == {4 * 3600.0}

@@ -15,12 +15,12 @@ pytestmark = pytest.mark.usefixtures("ray_2_nodes_8_gpus")
 
 
 def job(
-    tmp_path, method: str, *, cls: str = "Committed", scope: str = "role", hang_s: float | None = None, **config
+    tmp_path, method: str, *, cls: str = "Committed", scope: str = "role", hang_limit: float | None = None, **config
 ) -> RLJob:
     files = {name: str(tmp_path / name) for name in ("mark", "log", "ledger")}
     builder = RLJobBuilder().device_per_node(2).config({**files, "method": method, **config}).trainer(HERE, "Steps")
     builder = builder.actor(HERE, cls).total(2).failover(scope).allow_chaos()
-    builder = builder.hang_limit(hang_s) if hang_s else builder
+    builder = builder.hang_limit(hang_limit) if hang_limit else builder
     return builder.restart_budget(workload=2, role=2, job=2, backoff_s=0.0).build()
 
 
@@ -78,7 +78,7 @@ def test_a_call_that_must_not_be_replayed_leads_back_to_the_commit_instead(tmp_p
 
 
 def test_a_hung_call_is_ended_with_its_stacks_in_the_journal(tmp_path):
-    handle = job(tmp_path, "add", cls="Counter", scope="workload", hang_s=2.0, steps=40, pause_s=0.1).submit(
+    handle = job(tmp_path, "add", cls="Counter", scope="workload", hang_limit=2.0, steps=40, pause_s=0.1).submit(
         "hangs", blocking=False
     )
     wait_until(lambda: (handle.status().step or 0) >= 2, "two steps are done", 60)

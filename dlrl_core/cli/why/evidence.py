@@ -52,7 +52,7 @@ class Evidence:
 
     @property
     def budget(self) -> RestartBudget:
-        said = self.view["spec"].get("budget") or {}
+        said = self.view["spec"].get("restart_budget") or {}
         return RestartBudget.model_validate({key: said[key] for key in RestartBudget.model_fields if key in said})
 
     def declared(self, role: str) -> str:

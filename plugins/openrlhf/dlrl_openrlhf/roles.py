@@ -74,7 +74,7 @@ def _engines(settings: Settings, *, is_alone: bool) -> RoleDefaults:
         total=engines if is_alone else devices,
         resource={"GPU": size} if is_alone and size > 1 else {},
         failover=FailoverScope.WORKLOAD,
-        hang_s=_HANG_S,
+        hang_limit=_HANG_S,
         concurrency=_PROMPTS_AT_ONCE,
     )
 
@@ -84,7 +84,7 @@ def _role(role: RoleType, total: int) -> RoleDefaults:
         cls=ClassRef(module="dlrl_openrlhf.workloads", class_name=f"{role.value.title()}Workload"),
         total=total,
         failover=_scope(role, total),
-        hang_s=_HANG_S,
+        hang_limit=_HANG_S,
     )
 
 

@@ -63,7 +63,7 @@ def _model(settings: Settings, module: str, class_name: str) -> RoleDefaults:
         total=settings.devices,
         per_node=settings.number("trainer.n_gpus_per_node"),
         failover=FailoverScope.ROLE,
-        hang_s=_HANG_S,
+        hang_limit=_HANG_S,
     )
 
 
@@ -74,7 +74,7 @@ def _servers(class_name: str, total: int, per_node: int) -> RoleDefaults:
         total=total,
         per_node=per_node,
         failover=FailoverScope.WORKLOAD,
-        hang_s=_HANG_S,
+        hang_limit=_HANG_S,
         concurrency=_CALLS_AT_ONCE,
     )
 
