@@ -9,7 +9,7 @@ from typing import Any
 from dlrl_core.api.class_check import class_problems
 from dlrl_core.api.class_source import source_problems
 from dlrl_core.api.config_override import overridden
-from dlrl_core.api.draft import JobDraft, RoleDraft, SeatingDraft
+from dlrl_core.api.draft import JobDraft, RequestDraft, RoleDraft
 from dlrl_core.errors import PluginError, SpecError
 from dlrl_core.plugin import (
     ConfigKind,
@@ -107,9 +107,11 @@ def _spec(draft: JobDraft, defaults: FrameworkDefaults | None, config: ConfigVal
         global_env={**(defaults.env if defaults else {}), **draft.global_env},
         trainer=draft.trainer or (defaults.trainer if defaults else None),
         roles=roles,
-        collocations=_collocations(draft, defaults, roles),
-        host_collocations=tuple(draft.host_collocations or (defaults.host_collocations if defaults else ())),
-        separations=tuple(draft.separations or (defaults.separations if defaults else ())),
+        with_collocation=_collocations(draft, defaults, roles),
+        with_host_collocation=tuple(
+            draft.with_host_collocation or (defaults.with_host_collocation if defaults else ())
+        ),
+        without_collocation=tuple(draft.without_collocation or (defaults.without_collocation if defaults else ())),
     )
 
 
@@ -129,10 +131,10 @@ def _role(role: RoleType, told: RoleDraft | None, filled: RoleDefaults | None) -
     cls: ClassRef | None = told.cls or (filled.cls if filled else None)
     if cls is None:
         return None
-    parts = tuple(PartSpec(name=name, **_seating(part, None)) for name, part in told.parts.items())
-    seating = _seating(told, filled)
+    parts = tuple(PartSpec(name=name, **_request(part, None)) for name, part in told.parts.items())
+    request = _request(told, filled)
     if parts and told.total is None:
-        seating["total"] = sum(part.total for part in parts)
+        request["total"] = sum(part.total for part in parts)
     visible = told.visible_devices or (filled.visible_devices if filled else None) or VisibleDevices.OWN
     return RoleSpec(
         role=role,
@@ -142,11 +144,11 @@ def _role(role: RoleType, told: RoleDraft | None, filled: RoleDefaults | None) -
         failover=told.failover or (filled.failover if filled else None),
         hang_limit=told.hang_limit or (filled.hang_limit if filled else None),
         concurrency=_first(told.concurrency, filled.concurrency if filled else None, 32),
-        **seating,
+        **request,
     )
 
 
-def _seating(told: SeatingDraft, filled: RoleDefaults | None) -> dict[str, Any]:
+def _request(told: RequestDraft, filled: RoleDefaults | None) -> dict[str, Any]:
     return {
         "total": _first(told.total, filled.total if filled else None, 1),
         "min_total": told.min_total,
@@ -163,10 +165,10 @@ def _collocations(
     draft: JobDraft, defaults: FrameworkDefaults | None, roles: tuple[RoleSpec, ...]
 ) -> tuple[tuple[str, ...], ...]:
     if draft.collocate_all:
-        return (*draft.collocations, tuple(name for role in roles for name in role.seatings))
-    if draft.collocations:
-        return tuple(draft.collocations)
-    return tuple(defaults.collocations) if defaults else ()
+        return (*draft.with_collocation, tuple(name for role in roles for name in role.placement_requests))
+    if draft.with_collocation:
+        return tuple(draft.with_collocation)
+    return tuple(defaults.with_collocation) if defaults else ()
 
 
 def _class_problems(draft: JobDraft) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from dlrl_core.api.assemble import assemble
-from dlrl_core.api.draft import JobDraft, RoleDraft, SeatingDraft
+from dlrl_core.api.draft import JobDraft, RequestDraft, RoleDraft
 from dlrl_core.api.job import RLJob
 from dlrl_core.roles import RoleType
 from dlrl_core.spec.job_spec import CommitSpec, RestartBudget, VisibleDevices
@@ -25,7 +25,7 @@ class RLJobBuilder:
     def __init__(self) -> None:
         self._draft = JobDraft()
         self._role: RoleDraft | None = None
-        self._seating: SeatingDraft | None = None
+        self._request: RequestDraft | None = None
 
     # ---- the job
 
@@ -125,7 +125,7 @@ class RLJobBuilder:
         return self._go_on(draft)
 
     def _go_on(self, role: RoleDraft) -> Self:
-        self._role = self._seating = role
+        self._role = self._request = role
         return self
 
     # ---- the role named last, or its part
@@ -134,55 +134,55 @@ class RLJobBuilder:
         """Go on with a named part of the role, such as 'prefill'; its count and place are its own."""
         role = self._role or self._nobody("part")
         text = self._draft.text(f"a part of role '{role.role}'", name)
-        self._seating = role.part(text or "")
+        self._request = role.part(text or "")
         return self
 
     def total(self, count: int) -> Self:
         """How many workloads the role has."""
-        seating = self._current("total")
-        seating.total = self._draft.count(f"total of {seating.owner}", count)
+        request = self._current("total")
+        request.total = self._draft.count(f"total of {request.owner}", count)
         return self
 
     def min_total(self, count: int) -> Self:
         """How few will do where the cluster has no room for all; without it, all or nothing."""
-        seating = self._current("min_total")
-        seating.min_total = self._draft.count(f"min_total of {seating.owner}", count)
+        request = self._current("min_total")
+        request.min_total = self._draft.count(f"min_total of {request.owner}", count)
         return self
 
     def per_node(self, count: int) -> Self:
         """How many of them sit on each node that has any."""
-        seating = self._current("per_node")
-        seating.per_node = self._draft.count(f"per_node of {seating.owner}", count)
+        request = self._current("per_node")
+        request.per_node = self._draft.count(f"per_node of {request.owner}", count)
         return self
 
     def env(self, env: Mapping[str, str]) -> Self:
         """Environment variables of the role; they win over `global_env`."""
-        seating = self._current("env")
-        seating.env = self._draft.environment(f"env of {seating.owner}", env)
+        request = self._current("env")
+        request.env = self._draft.environment(f"env of {request.owner}", env)
         return self
 
     def resource(self, resource: Mapping[str, float | str]) -> Self:
         """Ray resources of one workload of the role, such as {'CPU': 2, 'GPU': 0.5} or {'GPU': '1/3'}."""
-        seating = self._current("resource")
-        seating.resource = self._draft.resources(f"resource of {seating.owner}", resource)
+        request = self._current("resource")
+        request.resource = self._draft.resources(f"resource of {request.owner}", resource)
         return self
 
     def node_labels(self, labels: Mapping[str, str | list[str]]) -> Self:
         """Only nodes with these labels, such as {'ray.io/accelerator-type': 'H100', 'zone': ['a', 'b']}."""
-        seating = self._current("node_labels")
-        seating.node_labels = self._draft.labels(f"node_labels of {seating.owner}", labels)
+        request = self._current("node_labels")
+        request.node_labels = self._draft.labels(f"node_labels of {request.owner}", labels)
         return self
 
     def spread_over(self, label: str) -> Self:
         """As evenly as possible over the values of this node label, such as 'rack'."""
-        seating = self._current("spread_over")
-        seating.spread_over = self._draft.text(f"spread_over of {seating.owner}", label)
+        request = self._current("spread_over")
+        request.spread_over = self._draft.text(f"spread_over of {request.owner}", label)
         return self
 
     def pack_into(self, label: str) -> Self:
         """All on nodes with one and the same value of this node label."""
-        seating = self._current("pack_into")
-        seating.pack_into = self._draft.text(f"pack_into of {seating.owner}", label)
+        request = self._current("pack_into")
+        request.pack_into = self._draft.text(f"pack_into of {request.owner}", label)
         return self
 
     def visible_devices(self, which: str) -> Self:
@@ -212,8 +212,8 @@ class RLJobBuilder:
             role.concurrency = None
         return self
 
-    def _current(self, method: str) -> SeatingDraft:
-        return self._seating or self._nobody(method)
+    def _current(self, method: str) -> RequestDraft:
+        return self._request or self._nobody(method)
 
     def _nobody(self, method: str) -> RoleDraft:
         self._draft.problems.append(f".{method}() has no role to belong to; call it after .actor(...) or another role")
@@ -226,17 +226,17 @@ class RLJobBuilder:
 
         A part of a role is named as 'rollout.decode'; so it is in the other rules of placement.
         """
-        self._draft.collocations.append(self._named(roles))
+        self._draft.with_collocation.append(self._named(roles))
         return self
 
     def with_host_collocation(self, *roles: str | RoleType) -> Self:
         """Host collocation: rank i of each is on the same node, on devices of its own."""
-        self._draft.host_collocations.append(self._named(roles))
+        self._draft.with_host_collocation.append(self._named(roles))
         return self
 
     def without_collocation(self, *roles: str | RoleType) -> Self:
         """No collocation: no two of these roles are on one node."""
-        self._draft.separations.append(self._named(roles))
+        self._draft.without_collocation.append(self._named(roles))
         return self
 
     def _named(self, roles: tuple[str | RoleType, ...]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 @dataclass(kw_only=True)
-class SeatingDraft:
+class RequestDraft:
     """Counts and places as told. None means: not told, so a framework's or our own default counts."""
 
     owner: str
@@ -37,7 +37,7 @@ class SeatingDraft:
 
 
 @dataclass(kw_only=True)
-class RoleDraft(SeatingDraft):
+class RoleDraft(RequestDraft):
     """One role as told."""
 
     role: RoleType
@@ -46,14 +46,14 @@ class RoleDraft(SeatingDraft):
     failover: FailoverScope | None = None
     hang_limit: float | None = None
     concurrency: int | None = None
-    parts: dict[str, SeatingDraft] = field(default_factory=dict)
+    parts: dict[str, RequestDraft] = field(default_factory=dict)
 
     @classmethod
     def of(cls, role: RoleType) -> RoleDraft:
         return cls(role=role, owner=f"role '{role}'")
 
-    def part(self, name: str) -> SeatingDraft:
-        return self.parts.setdefault(name, SeatingDraft(owner=f"part '{self.role}.{name}'"))
+    def part(self, name: str) -> RequestDraft:
+        return self.parts.setdefault(name, RequestDraft(owner=f"part '{self.role}.{name}'"))
 
 
 @dataclass
@@ -74,9 +74,9 @@ class JobDraft:
     global_env: dict[str, str] = field(default_factory=dict)
     trainer: ClassRef | None = None
     roles: dict[RoleType, RoleDraft] = field(default_factory=dict)
-    collocations: list[tuple[str, ...]] = field(default_factory=list)
-    host_collocations: list[tuple[str, ...]] = field(default_factory=list)
-    separations: list[tuple[str, ...]] = field(default_factory=list)
+    with_collocation: list[tuple[str, ...]] = field(default_factory=list)
+    with_host_collocation: list[tuple[str, ...]] = field(default_factory=list)
+    without_collocation: list[tuple[str, ...]] = field(default_factory=list)
     collocate_all: bool = False
     problems: list[str] = field(default_factory=list)
 

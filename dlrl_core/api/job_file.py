@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 _SIMPLE = ("node_num", "device_per_node", "spare_nodes", "device_type", "config", "global_env", "framework", "policy")
 _MODELS = ("restart_budget", "commits")
 _GROUPS = {
-    "collocations": "with_collocation",
-    "host_collocations": "with_host_collocation",
-    "separations": "without_collocation",
+    "with_collocation": "with_collocation",
+    "with_host_collocation": "with_host_collocation",
+    "without_collocation": "without_collocation",
 }
 _KEYS = (*_SIMPLE, *_MODELS, "allow_chaos", "trainer", "roles", *_GROUPS, "collocate_all")
 _SEATING_KEYS = ("total", "min_total", "per_node", "env", "resource", "node_labels", "spread_over", "pack_into")

@@ -91,7 +91,7 @@ class ClusterFile:
         from dlrl_core.plan import ClusterView, NodeView
 
         named = {name for entry in self.entries for name in entry.resources}
-        wanted = {name for seating in spec.seatings.values() for name in seating.resource}
+        wanted = {name for request in spec.placement_requests.values() for name in request.resource}
         enough = dict.fromkeys({"CPU", *(wanted - named)} - {spec.device_type}, math.inf)
         return ClusterView(
             nodes=tuple(

@@ -54,7 +54,7 @@ class ClusterChoice:
         assert self.nodes is not None and self.devices is not None
         if spec.device_type == "CPU" and self.cpus is not None:
             raise SpecError(["the devices of this job are CPUs (device_type is 'CPU'); say --devices without --cpus"])
-        named = {name for seating in spec.seatings.values() for name in seating.resource}
+        named = {name for request in spec.placement_requests.values() for name in request.resource}
         resources = dict.fromkeys({"CPU", *named}, math.inf)
         if self.cpus is not None:
             resources["CPU"] = float(self.cpus)

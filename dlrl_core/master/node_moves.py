@@ -99,8 +99,8 @@ class NodeMoves:
             self._kept.add(old.node_id)
             message = (
                 f"{self._failing().get(old.node_id, 0)} processes died on node {old.shown} within "
-                f"{self._spec.restart_budget.window_s:g} s (limit {self._spec.restart_budget.node}); no other node can take its place, "
-                "so it is kept"
+                f"{self._spec.restart_budget.window_s:g} s (limit {self._spec.restart_budget.node}); "
+                "no other node can take its place, so it is kept"
             )
             with self._context.change() as change:
                 change.event("kept", message, subject="job")
@@ -157,7 +157,7 @@ class NodeMoves:
         names = {
             f"{one.role}.{one.part}" if one.part else str(one.role) for one in self._plan.workloads if one.node == index
         }
-        wishes = [self._spec.seatings[name].node_labels for name in names]
+        wishes = [self._spec.placement_requests[name].node_labels for name in names]
         return all(node.labels.get(label) in values for wish in wishes for label, values in wish.items())
 
 

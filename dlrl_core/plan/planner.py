@@ -32,7 +32,7 @@ def _assemble(problem: Problem, placement: Placement) -> ExecutionPlan:
     found: list[tuple[DeviceGroupDemand, HostGroupDemand, int]] = []
     for index, host in enumerate(problem.groups):
         found += [(group, host, index) for group in host.groups]
-    order = list(problem.spec.seatings)
+    order = list(problem.spec.placement_requests)
     found.sort(key=lambda one: order.index(one[0].members[0].name))
     for group, _, index in found:
         group_runs = []

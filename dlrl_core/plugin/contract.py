@@ -66,11 +66,11 @@ class FrameworkDefaults:
     node_num: int | None = None
     device_per_node: int | None = None
     device_type: str | None = None
-    collocations: tuple[tuple[str, ...], ...] = ()
+    with_collocation: tuple[tuple[str, ...], ...] = ()
     """Device collocation: groups of roles that share devices."""
-    host_collocations: tuple[tuple[str, ...], ...] = ()
+    with_host_collocation: tuple[tuple[str, ...], ...] = ()
     """Host collocation: groups of roles that share nodes, on devices of their own."""
-    separations: tuple[tuple[str, ...], ...] = ()
+    without_collocation: tuple[tuple[str, ...], ...] = ()
     """No collocation: groups of roles of which no two are on one node."""
     env: Mapping[str, str] = field(default_factory=dict)
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from dlrl_core.spec.config_value import ConfigValue as ConfigValue
     from dlrl_core.spec.job_spec import JobSpec as JobSpec
     from dlrl_core.spec.job_spec import PartSpec as PartSpec
+    from dlrl_core.spec.job_spec import PlacementRequest as PlacementRequest
     from dlrl_core.spec.job_spec import RoleSpec as RoleSpec
-    from dlrl_core.spec.job_spec import Seating as Seating
     from dlrl_core.spec.job_spec import VisibleDevices as VisibleDevices
     from dlrl_core.spec.rules import check_name as check_name
     from dlrl_core.spec.rules import problems_of as problems_of
@@ -22,8 +22,8 @@ __all__ = [
     "ConfigValue",
     "JobSpec",
     "PartSpec",
+    "PlacementRequest",
     "RoleSpec",
-    "Seating",
     "VisibleDevices",
     "check_name",
     "problems_of",
@@ -38,7 +38,7 @@ __getattr__ = lazy_names(
         "JobSpec": "dlrl_core.spec.job_spec",
         "PartSpec": "dlrl_core.spec.job_spec",
         "RoleSpec": "dlrl_core.spec.job_spec",
-        "Seating": "dlrl_core.spec.job_spec",
+        "PlacementRequest": "dlrl_core.spec.job_spec",
         "VisibleDevices": "dlrl_core.spec.job_spec",
         "check_name": "dlrl_core.spec.rules",
         "problems_of": "dlrl_core.spec.rules",

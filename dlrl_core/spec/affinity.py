@@ -16,20 +16,20 @@ HostGroup = tuple[DeviceGroup, ...]
 
 def device_groups(spec: JobSpec) -> list[DeviceGroup]:
     """All of them, in the order of the roles."""
-    return _joined([(name,) for name in spec.seatings], spec.collocations)
+    return _joined([(name,) for name in spec.placement_requests], spec.with_collocation)
 
 
 def host_groups(spec: JobSpec) -> list[HostGroup]:
     """All of them, in the order of the roles; each a tuple of device groups."""
     groups = device_groups(spec)
-    joined = _joined([tuple(group) for group in groups], spec.host_collocations)
+    joined = _joined([tuple(group) for group in groups], spec.with_host_collocation)
     return [tuple(group for group in groups if group[0] in names) for names in joined]
 
 
 def separated_pairs(spec: JobSpec) -> set[tuple[str, str]]:
     """Full names that must not meet on a node, each pair both ways round. A role stands for all its parts."""
     pairs: set[tuple[str, str]] = set()
-    for separation in spec.separations:
+    for separation in spec.without_collocation:
         sides = [_full_names(spec, name) for name in dict.fromkeys(separation)]
         for index, side in enumerate(sides):
             for other in sides[:index] + sides[index + 1 :]:
@@ -38,7 +38,7 @@ def separated_pairs(spec: JobSpec) -> set[tuple[str, str]]:
 
 
 def _full_names(spec: JobSpec, name: str) -> list[str]:
-    return [full for full in spec.seatings if full == name or full.startswith(f"{name}.")]
+    return [full for full in spec.placement_requests if full == name or full.startswith(f"{name}.")]
 
 
 def _joined(groups: Sequence[tuple[str, ...]], links: Iterable[Iterable[str]]) -> list[tuple[str, ...]]:

@@ -34,7 +34,7 @@ class VisibleDevices(enum.StrEnum):
     """All of the node: neither Ray nor dlrl touches the variable."""
 
 
-class Seating(_Frozen):
+class PlacementRequest(_Frozen):
     """How many workloads, what each of them gets, and on which nodes they may sit."""
 
     total: int = 1
@@ -77,13 +77,13 @@ class CommitSpec(_Frozen):
     """Durable storage that all nodes reach; None: below DLRL_HOME."""
 
 
-class PartSpec(Seating):
+class PartSpec(PlacementRequest):
     """A named part of a role, such as 'prefill' of a rollout, with its own count and place."""
 
     name: str
 
 
-class RoleSpec(Seating):
+class RoleSpec(PlacementRequest):
     """One role: its class, how many workloads, and what each of them gets."""
 
     role: RoleType
@@ -99,7 +99,7 @@ class RoleSpec(Seating):
     """How many calls of `async def` methods one workload runs side by side; more wait."""
 
     @property
-    def seatings(self) -> dict[str, Seating]:
+    def placement_requests(self) -> dict[str, PlacementRequest]:
         """The role's parts by their full names, such as 'rollout.prefill'; a role without parts by its own.
 
         What a part does not say is as the role says it.
@@ -109,7 +109,7 @@ class RoleSpec(Seating):
         return {f"{self.role.value}.{part.name}": _filled(part, self) for part in self.parts}
 
 
-def _filled(part: PartSpec, role: RoleSpec) -> Seating:
+def _filled(part: PartSpec, role: RoleSpec) -> PlacementRequest:
     return part.model_copy(
         update={
             "per_node": part.per_node if part.per_node is not None else role.per_node,
@@ -148,11 +148,11 @@ class JobSpec(_Frozen):
     global_env: dict[str, str] = {}
     trainer: ClassRef | None = None
     roles: tuple[RoleSpec, ...] = ()
-    collocations: Groups = ()
+    with_collocation: Groups = ()
     """Device collocation: these roles share devices, rank i of each is on the same one."""
-    host_collocations: Groups = ()
+    with_host_collocation: Groups = ()
     """Host collocation: rank i of each is on the same node, on devices of its own."""
-    separations: Groups = ()
+    without_collocation: Groups = ()
     """No collocation: no two of these roles are on one node."""
     restart_budget: RestartBudget = RestartBudget()
     commits: CommitSpec = CommitSpec()
@@ -165,13 +165,13 @@ class JobSpec(_Frozen):
         return next((spec for spec in self.roles if spec.role is role), None)
 
     @property
-    def seatings(self) -> dict[str, Seating]:
+    def placement_requests(self) -> dict[str, PlacementRequest]:
         """Everything that is placed by itself, in order: parts by their full names, and roles without parts."""
-        return {name: seating for role in self.roles for name, seating in role.seatings.items()}
+        return {name: request for role in self.roles for name, request in role.placement_requests.items()}
 
     def collocation_of(self, name: str) -> tuple[str, ...]:
         """The roles that share devices with this one, itself included; empty if it shares none."""
-        return next((group for group in self.collocations if name in group), ())
+        return next((group for group in self.with_collocation if name in group), ())
 
     def to_json(self) -> str:
         return self.model_dump_json()

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from dlrl_core.spec.affinity import host_groups, separated_pairs
-from dlrl_core.spec.job_spec import Groups, JobSpec, RoleSpec, Seating
+from dlrl_core.spec.job_spec import Groups, JobSpec, PlacementRequest, RoleSpec
 
 SMALLEST_SHARE = 1e-4
 """Of a device; Ray counts in these steps."""
@@ -37,13 +37,13 @@ def _parts_of(role: RoleSpec) -> Iterator[str]:
 
 
 def _counts(spec: JobSpec) -> Iterator[str]:
-    for name, seating in spec.seatings.items():
-        yield from _counts_of(_owner(name), seating, spec.node_num)
-        yield from _resources(_owner(name), seating)
+    for name, request in spec.placement_requests.items():
+        yield from _counts_of(_owner(name), request, spec.node_num)
+        yield from _resources(_owner(name), request)
 
 
-def _counts_of(owner: str, seating: Seating, node_num: int) -> Iterator[str]:
-    total, fewest, per_node = seating.total, seating.min_total, seating.per_node
+def _counts_of(owner: str, request: PlacementRequest, node_num: int) -> Iterator[str]:
+    total, fewest, per_node = request.total, request.min_total, request.per_node
     if total < 1:
         yield f"{owner} has total={total}; it must be at least 1"
     if fewest is not None and not 1 <= fewest <= max(total, 1):
@@ -64,8 +64,8 @@ def _counts_of(owner: str, seating: Seating, node_num: int) -> Iterator[str]:
         )
 
 
-def _resources(owner: str, seating: Seating) -> Iterator[str]:
-    for name, amount in seating.resource.items():
+def _resources(owner: str, request: PlacementRequest) -> Iterator[str]:
+    for name, amount in request.resource.items():
         if not name:
             yield f"{owner} has a resource with an empty name"
         if not 0 <= amount < float("inf"):
@@ -75,14 +75,18 @@ def _resources(owner: str, seating: Seating) -> Iterator[str]:
 def _shares(spec: JobSpec) -> Iterator[str]:
     """Several devices are taken whole; a share of one is for one device."""
     device = spec.device_type
-    for name, seating in spec.seatings.items():
-        share = seating.resource.get(device, 0)
+    for name, request in spec.placement_requests.items():
+        share = request.resource.get(device, 0)
         if device != "CPU" and 1 < share < float("inf") and share != int(share):
             yield f"{_owner(name)} asks for {share:g} {device}; several devices are asked for in whole ones"
         if 0 < share < SMALLEST_SHARE:
             yield f"{_owner(name)} asks for {share:g} {device}; the smallest share of a device is {SMALLEST_SHARE:g}"
-    for group in spec.collocations:
-        shares = {name: spec.seatings[name].resource.get(device) for name in group if name in spec.seatings}
+    for group in spec.with_collocation:
+        shares = {
+            name: spec.placement_requests[name].resource.get(device)
+            for name in group
+            if name in spec.placement_requests
+        }
         named = {name: share for name, share in shares.items() if share is not None}
         asked = sum(named.values())
         if device != "CPU" and asked > 1 + SMALLEST_SHARE * len(named):
@@ -99,28 +103,30 @@ def _shares(spec: JobSpec) -> Iterator[str]:
 
 
 def _nodes(spec: JobSpec) -> Iterator[str]:
-    for name, seating in spec.seatings.items():
-        for label, values in seating.node_labels.items():
+    for name, request in spec.placement_requests.items():
+        for label, values in request.node_labels.items():
             if not label or not values:
                 yield f"{_owner(name)} has the node label '{label}' with no value; name a label and its values"
-        if seating.spread_over is not None and seating.spread_over == seating.pack_into:
-            yield f"{_owner(name)} is to be spread over and packed into '{seating.spread_over}'; choose one"
+        if request.spread_over is not None and request.spread_over == request.pack_into:
+            yield f"{_owner(name)} is to be spread over and packed into '{request.spread_over}'; choose one"
     for group in host_groups(spec):
         members = [name for devices in group for name in devices]
-        seatings = [spec.seatings[name] for name in members]
-        wishes = [(label, set(values)) for one in seatings for label, values in one.node_labels.items() if values]
+        placement_requests = [spec.placement_requests[name] for name in members]
+        wishes = [
+            (label, set(values)) for one in placement_requests for label, values in one.node_labels.items() if values
+        ]
         for label in dict.fromkeys(label for label, _ in wishes):
             if not set.intersection(*(values for one, values in wishes if one == label)):
                 yield f"the roles {_names(members)} share nodes, and no value of the node label '{label}' suits all"
-        packed = {one.pack_into for one in seatings if one.pack_into and one.pack_into != one.spread_over}
-        for label in sorted(packed.intersection(one.spread_over for one in seatings)):
+        packed = {one.pack_into for one in placement_requests if one.pack_into and one.pack_into != one.spread_over}
+        for label in sorted(packed.intersection(one.spread_over for one in placement_requests)):
             yield f"the roles {_names(members)} share nodes; they can't be spread over and packed into '{label}'"
 
 
 def _collocations(spec: JobSpec) -> Iterator[str]:
-    yield from _named_once(spec, spec.collocations, "collocation", "shares devices")
-    for group in spec.collocations:
-        present = {name: spec.seatings[name] for name in group if name in spec.seatings}
+    yield from _named_once(spec, spec.with_collocation, "collocation", "shares devices")
+    for group in spec.with_collocation:
+        present = {name: spec.placement_requests[name] for name in group if name in spec.placement_requests}
         counts = {(one.total, one.per_node, one.min_total) for one in present.values()}
         if len(counts) > 1:
             shown = "; ".join(f"'{name}' {_shown_counts(one)}" for name, one in present.items())
@@ -128,16 +134,16 @@ def _collocations(spec: JobSpec) -> Iterator[str]:
 
 
 def _host_collocations(spec: JobSpec) -> Iterator[str]:
-    yield from _named_once(spec, spec.host_collocations, "host collocation", "shares nodes")
+    yield from _named_once(spec, spec.with_host_collocation, "host collocation", "shares nodes")
     yield from _devices_of_their_own(spec)
     for group in host_groups(spec):
-        totals = {devices[0]: spec.seatings[devices[0]] for devices in group}
+        totals = {devices[0]: spec.placement_requests[devices[0]] for devices in group}
         first = min(totals, key=lambda name: totals[name].total)
         smallest = totals[first].total
         if smallest < 1:
             continue
-        for name, seating in totals.items():
-            yield from _blocks_of(name, seating, first, smallest)
+        for name, request in totals.items():
+            yield from _blocks_of(name, request, first, smallest)
         blocks = {_block(one, smallest) for one in totals.values() if one.total % smallest == 0}
         if len({units for units, _ in blocks if units is not None}) > 1 or len({fewest for _, fewest in blocks}) > 1:
             shown = "; ".join(f"'{name}' {_shown_counts(one)}" for name, one in totals.items())
@@ -145,39 +151,39 @@ def _host_collocations(spec: JobSpec) -> Iterator[str]:
 
 
 def _devices_of_their_own(spec: JobSpec) -> Iterator[str]:
-    for group in spec.host_collocations:
-        for devices in spec.collocations:
+    for group in spec.with_host_collocation:
+        for devices in spec.with_collocation:
             both = [name for name in dict.fromkeys(group) if name in devices]
             if len(both) > 1:
                 yield f"the roles {_names(both)} are to share devices and to have devices of their own; choose one"
 
 
-def _blocks_of(name: str, seating: Seating, first: str, smallest: int) -> Iterator[str]:
+def _blocks_of(name: str, request: PlacementRequest, first: str, smallest: int) -> Iterator[str]:
     """Each rank of the smallest role has its block of each other role beside it."""
-    if seating.total % smallest:
+    if request.total % smallest:
         yield (
-            f"{_owner(name)} has total={seating.total} and shares nodes with '{first}', which has total={smallest}; "
+            f"{_owner(name)} has total={request.total} and shares nodes with '{first}', which has total={smallest}; "
             f"it must be a multiple of {smallest}, so that each rank of '{first}' gets as many"
         )
-    elif seating.per_node and seating.per_node % (seating.total // smallest):
+    elif request.per_node and request.per_node % (request.total // smallest):
         yield (
-            f"{_owner(name)} has per_node={seating.per_node} and shares nodes with '{first}', of which each rank gets "
-            f"{seating.total // smallest} of it; per_node must be a multiple of {seating.total // smallest}"
+            f"{_owner(name)} has per_node={request.per_node} and shares nodes with '{first}', of which each rank gets "
+            f"{request.total // smallest} of it; per_node must be a multiple of {request.total // smallest}"
         )
 
 
-def _block(seating: Seating, units: int) -> tuple[float | None, float | None]:
+def _block(request: PlacementRequest, units: int) -> tuple[float | None, float | None]:
     """per_node and min_total, counted in ranks of the smallest role of the host group."""
-    size = seating.total / units
+    size = request.total / units
     return (
-        None if seating.per_node is None else seating.per_node / size,
-        None if seating.min_total is None else seating.min_total / size,
+        None if request.per_node is None else request.per_node / size,
+        None if request.min_total is None else request.min_total / size,
     )
 
 
 def _separations(spec: JobSpec) -> Iterator[str]:
-    yield from _known(spec, spec.separations, "separation", may_be_whole=True)
-    for separation in spec.separations:
+    yield from _known(spec, spec.without_collocation, "separation", may_be_whole=True)
+    for separation in spec.without_collocation:
         for name in dict.fromkeys(separation):
             if (role := name.partition(".")[0]) != name and role in separation:
                 yield f"separation of '{role}' from '{name}', which is a part of it; name the parts to separate"
@@ -208,9 +214,9 @@ def _known(spec: JobSpec, groups: Groups, what: str, *, may_be_whole: bool) -> I
             if role is None:
                 yield f"role '{name}' is {'separated' if may_be_whole else 'collocated'} but the job has no such role"
             elif name == role.role and role.parts and not may_be_whole:
-                yield f"role '{name}' has parts; say which is in the {what}: {_names(role.seatings)}"
-            elif name != role.role and name not in role.seatings:
-                known = f"its parts are {_names(role.seatings)}" if role.parts else "it has no parts"
+                yield f"role '{name}' has parts; say which is in the {what}: {_names(role.placement_requests)}"
+            elif name != role.role and name not in role.placement_requests:
+                known = f"its parts are {_names(role.placement_requests)}" if role.parts else "it has no parts"
                 yield f"role '{role.role}' has no part '{name.partition('.')[2]}'; {known}"
 
 
@@ -222,9 +228,9 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
-def _shown_counts(seating: Seating) -> str:
-    fewest = f" min_total={seating.min_total}" if seating.min_total is not None else ""
-    return f"total={seating.total} per_node={seating.per_node}{fewest}"
+def _shown_counts(request: PlacementRequest) -> str:
+    fewest = f" min_total={request.min_total}" if request.min_total is not None else ""
+    return f"total={request.total} per_node={request.per_node}{fewest}"
 
 
 PLACEMENT_RULES: tuple[Callable[[JobSpec], Iterator[str]], ...] = (

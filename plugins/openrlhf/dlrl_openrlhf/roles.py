@@ -49,7 +49,7 @@ def job_of(config: Mapping[str, Any]) -> FrameworkDefaults:
         | {RoleType.ROLLOUT: _engines(settings, is_alone=is_engine_alone)},
         node_num=math.ceil(devices / per_node),
         device_per_node=per_node,
-        collocations=tuple(tuple(role.value for role in group) for group in groups),
+        with_collocation=tuple(tuple(role.value for role in group) for group in groups),
         env=env,
     )
 

@@ -39,7 +39,7 @@ def job_of(config: Mapping[str, Any]) -> FrameworkDefaults:
         node_num=settings.number("trainer.nnodes") + own_nodes,
         device_per_node=max(settings.number("trainer.n_gpus_per_node"), own_devices),
         device_type=_device_type(settings),
-        collocations=(tuple(role.value for role in shared),),
+        with_collocation=(tuple(role.value for role in shared),),
         env=env_of(settings),
     )
 

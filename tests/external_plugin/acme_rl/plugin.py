@@ -47,9 +47,9 @@ def dlrl_policies() -> dict[str, Callable[[JobSpec], JobSpec]]:
 def acme_pair(spec: JobSpec) -> JobSpec:
     """Each rollout on the device of its actor; other roles have devices of their own."""
     pair = (RoleType.ACTOR, RoleType.ROLLOUT)
-    if spec.collocations or any(spec.role(role) is None for role in pair):
+    if spec.with_collocation or any(spec.role(role) is None for role in pair):
         return spec
-    return spec.model_copy(update={"collocations": (pair,)})
+    return spec.model_copy(update={"with_collocation": (pair,)})
 
 
 class AcmeAdapter(FrameworkAdapter):
