@@ -15,7 +15,7 @@ from dlrl_core.context.job_state import JobState
 from dlrl_core.context.shown_text import ShownText
 from dlrl_core.context.workload_report import WorkloadState
 from dlrl_core.roles import RoleType
-from dlrl_core.spec.survival import FailoverScope
+from dlrl_core.spec.role_values import FailoverScope
 
 SCHEMA = 3
 """Number of the record format. Raised with every new field: a Master must not drop what it can't read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlrl_core.diagnosis import Finding
-from dlrl_core.spec.survival import FailoverScope
+from dlrl_core.spec.role_values import FailoverScope
 
 __all__ = ["FailoverDecision", "FailoverScope"]
 

@@ -15,7 +15,7 @@ from fractions import Fraction
 from dlrl_core.plan.amounts import STEPS, amount_of, cut, meant, needed_steps
 from dlrl_core.roles import RoleType
 from dlrl_core.spec import JobSpec, PlacementRequest
-from dlrl_core.spec.affinity import host_groups, separated_pairs
+from dlrl_core.spec.rules import host_groups, separated_pairs
 
 
 @dataclass(frozen=True, kw_only=True)

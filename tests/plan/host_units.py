@@ -93,7 +93,7 @@ def _unit(spec: JobSpec, names: list[str]) -> HostUnit:
     seats = {name: one.total // units for name, one in placement_requests.items()}
     needs: Counter[str] = Counter()
     for name, count in seats.items():
-        group = spec.collocation_of(name) or (name,)
+        group = next((group for group in spec.with_collocation if name in group), (name,))
         for resource, amount in {"CPU": 1, **placement_requests[name].resource}.items():
             if resource != spec.device_type:
                 needs[resource] += round(amount * 10_000) * count

@@ -34,7 +34,7 @@ def _device_groups(spec: JobSpec, cluster: ClusterView, plan: ExecutionPlan) -> 
         guests[workload.bundle].add((full_name(workload), workload.part_rank))
     for workload in plan.workloads:
         name = full_name(workload)
-        group = spec.collocation_of(name) or (name,)
+        group = next((group for group in spec.with_collocation if name in group), ()) or (name,)
         if guests[workload.bundle] != {(str(one), workload.part_rank) for one in group}:
             yield f"{workload.name} sits with {guests[workload.bundle]}"
         roles = {str(one).partition(".")[0] for one in group} if len(group) > 1 else set()

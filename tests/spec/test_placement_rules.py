@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlrl_core.spec import ClassRef, JobSpec, PartSpec, RoleSpec, problems_of
-from dlrl_core.spec.affinity import device_groups, host_groups, separated_pairs
+from dlrl_core.spec.rules import device_groups, host_groups, separated_pairs
 
 CLASS = ClassRef(module="m", class_name="C")
 
@@ -46,12 +46,6 @@ MISTAKES = {
         parts("a", min_total=1),
         "role 'actor' has min_total and parts; say min_total on the parts",
     ),
-    "total 0": (job(role("actor", 0)), "role 'actor' has total=0; it must be at least 1"),
-    "part total 0": (
-        job(role("actor", 0, parts=(PartSpec(name="a", total=0),))),
-        "part 'actor.a' has total=0; it must be at least 1",
-    ),
-    "per_node 0": (job(role("actor", 1, 0)), "role 'actor' has per_node=0; it must be at least 1"),
     "total no multiple": (
         job(role("actor", 3, 2)),
         "role 'actor' has total=3 and per_node=2; total must be a multiple of per_node",
@@ -59,10 +53,6 @@ MISTAKES = {
     "min_total no multiple": (
         job(role("actor", 4, 2, min_total=3)),
         "role 'actor' has min_total=3 and per_node=2; min_total must be a multiple of per_node",
-    ),
-    "min_total 0": (
-        job(role("actor", 4, min_total=0)),
-        "role 'actor' has total=4 and min_total=0; min_total is from 1 to total",
     ),
     "min_total too large": (
         job(role("actor", 4, min_total=5)),
@@ -75,15 +65,6 @@ MISTAKES = {
     "too many nodes at least": (
         job(role("actor", 12, 2, min_total=10)),
         "role 'actor' has min_total=10 and per_node=2, which takes 5 nodes; the job has node_num=4",
-    ),
-    "resource without a name": (job(role("actor", resource={"": 1})), "role 'actor' has a resource with an empty name"),
-    "resource negative": (
-        job(role("actor", resource={"CPU": -1})),
-        "role 'actor' has resource 'CPU'=-1; it must be a number from 0 on",
-    ),
-    "resource not a number": (
-        job(role("actor", resource={"CPU": float("nan")})),
-        "role 'actor' has resource 'CPU'=nan; it must be a number from 0 on",
     ),
     "one and a half devices": (
         job(role("actor", resource={"GPU": 1.5})),
@@ -101,10 +82,6 @@ MISTAKES = {
         job(role("actor", resource={"GPU": 0.7}), role("rollout", resource={"GPU": 0.7}), **TOGETHER),
         "the roles 'actor', 'rollout' share one device and ask for 1.4 GPU of it; "
         "their shares must add up to at most 1",
-    ),
-    "label without values": (
-        job(role("actor", node_labels={"zone": ()})),
-        "role 'actor' has the node label 'zone' with no value; name a label and its values",
     ),
     "spread and packed": (
         job(role("actor", spread_over="zone", pack_into="zone")),
@@ -198,7 +175,7 @@ MISTAKES = {
 @pytest.mark.parametrize("case", MISTAKES)
 def test_a_mistake_is_told(case):
     spec, message = MISTAKES[case]
-    assert message in problems_of(spec)
+    assert message in [problem.text for problem in problems_of(spec)]
 
 
 @pytest.mark.parametrize(

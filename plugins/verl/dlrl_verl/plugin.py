@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dlrl_core.plugin import ConfigSource, FrameworkAdapter, FrameworkDefaults, hookimpl
+from dlrl_core.plugin import ConfigSource, FrameworkAdapter, hookimpl
 from dlrl_core.roles import RoleType
+
+if TYPE_CHECKING:
+    from dlrl_core.plugin import FrameworkDefaults
 
 _BELOW_VERL = ("transformers", "tensordict", "datasets")
 """What verl's trainer imports and that looks for no GPU: imported while the workloads start, not after that."""

@@ -14,7 +14,7 @@ from dlrl_core import RoleType, hookimpl
 from dlrl_core.errors import SpecError
 from dlrl_core.plugin import ConfigSource, FrameworkAdapter, FrameworkDefaults, RoleDefaults
 from dlrl_core.spec import ClassRef, JobSpec
-from dlrl_core.spec.survival import FailoverScope
+from dlrl_core.spec.role_values import FailoverScope
 
 DLRL_API_VERSION = 1
 
