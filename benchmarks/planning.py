@@ -59,7 +59,7 @@ def combined(workloads: int) -> tuple[JobSpec, ClusterView]:
     return _job(2 * nodes, roles, **rules), _nodes(2 * nodes + 2)
 
 
-def _job(nodes: int, roles: list[RoleSpec], **rules: object) -> JobSpec:
+def _job(nodes: int, roles: list[RoleSpec], **rules: Any) -> JobSpec:
     spec = JobSpec(trainer=CLASS, node_num=nodes, device_per_node=8, roles=tuple(roles), **rules)
     assert not problems_of(spec), problems_of(spec)
     return spec

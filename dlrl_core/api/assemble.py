@@ -115,7 +115,7 @@ def _words_of(defaults: FrameworkDefaults | None) -> Words:
 def _completed(words: Words) -> Words:
     """The words, with what follows from them and wins over a framework's defaults."""
     roles = {name: _with_total(role) for name, role in words.get("roles", {}).items()}
-    groups = {"with_collocation": []} if words.get("with_collocation_all") else {}
+    groups: Words = {"with_collocation": []} if words.get("with_collocation_all") else {}
     return {**groups, **words, "roles": roles}
 
 

@@ -71,13 +71,10 @@ class ClusterFile(Frozen):
             return [f"the cluster has {total} nodes; at most {MOST_NODES} can be planned on"]
         shared = [entry for entry in self.nodes if entry.address is not None and entry.count > 1]
         times = Counter(name for names in self._names() for name in names)
+        doubled = {name: count for name, count in times.items() if count > 1}
         return [
             *(f"{one.count} nodes have the address '{one.address}'; an address is for one node" for one in shared),
-            *(
-                f"{count} nodes are named '{name}'; give each another name"
-                for name, count in times.items()
-                if count > 1
-            ),
+            *(f"{count} nodes are named '{name}'; give each another name" for name, count in doubled.items()),
         ]
 
     def _names(self) -> list[list[str]]:

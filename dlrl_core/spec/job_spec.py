@@ -277,7 +277,7 @@ class JobOptions(Frozen):
     )
     with_host_collocation: Groups = Field(
         (),
-        description="host collocation: groups of roles of which rank i of each is on the same node, on its own devices",
+        description="host collocation: groups of roles, rank i of each on the same node, on devices of its own",
     )
     without_collocation: Groups = Field(
         (), description="no collocation: groups of roles of which no two are on one node"
