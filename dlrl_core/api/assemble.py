@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import ValidationError
+
 from dlrl_core.api.class_check import class_problems, source_problems
 from dlrl_core.api.config_input import config_source, overridden
 from dlrl_core.errors import PluginError, RemoteCause, SpecError
 from dlrl_core.plugin import FrameworkAdapter, plugin_host
 from dlrl_core.spec import ConfigValue, JobSpec, problems_of
 from dlrl_core.spec.config_value import read_yaml
-from dlrl_core.spec.job_spec import FrameworkDefaults, merged
-from dlrl_core.spec.validation import Problem, ProblemKind, Words, validated_job
+from dlrl_core.spec.job_spec import FrameworkDefaults, RoleDefaults, merged
+from dlrl_core.spec.validation import Problem, ProblemKind, Words, refused_texts, validated_job
 
 T = TypeVar("T")
 
@@ -85,7 +87,17 @@ def _config(said: Said, adapter: FrameworkAdapter | None) -> ConfigValue:
 
 
 def _fill(adapter: FrameworkAdapter, config: ConfigValue) -> FrameworkDefaults:
-    return _asked(adapter, "fill", lambda: adapter.fill(config.plain()))
+    return _asked(adapter, "fill", lambda: _filled(adapter, config))
+
+
+def _filled(adapter: FrameworkAdapter, config: ConfigValue) -> FrameworkDefaults:
+    try:
+        return adapter.fill(config.plain())
+    except ValidationError as error:
+        if error.title != RoleDefaults.__name__:
+            raise
+        texts = refused_texts(RoleDefaults, error)
+        raise SpecError([f"framework '{adapter.name}' fills a role that can't be: {text}" for text in texts]) from error
 
 
 def _asked(adapter: FrameworkAdapter, method: str, step: Callable[[], T]) -> T:

@@ -68,6 +68,11 @@ def validated(model: type[M], plain: Words, source: str) -> tuple[M, list[Proble
             plain = _without(plain, findings)
 
 
+def refused_texts(model: type[Frozen], error: ValidationError) -> list[str]:
+    """What a model of the schema refused, in sentences."""
+    return [_problem(model, {}, item, "the job").text for item in error.errors(include_url=False)]
+
+
 def job_words(plain: Mapping[str, Any], problems: list[str]) -> Words:
     """What a job file says, by today's names; a key without a value is not said."""
     words = renamed(_said(plain), OLD_KEYS)
