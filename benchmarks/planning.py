@@ -51,15 +51,15 @@ def combined(workloads: int) -> tuple[JobSpec, ClusterView]:
         RoleSpec(role="reward", cls=CLASS, total=half, resource={"GPU": 0, "CPU": 0.5}),
     ]
     rules = {
-        "collocations": (("actor", "reference"),),
-        "host_collocations": (("actor", "critic"),),
-        "separations": (("actor", "rollout"),),
+        "with_collocation": (("actor", "reference"),),
+        "with_host_collocation": (("actor", "critic"),),
+        "without_collocation": (("actor", "rollout"),),
         "spare_nodes": 2,
     }
     return _job(2 * nodes, roles, **rules), _nodes(2 * nodes + 2)
 
 
-def _job(nodes: int, roles: list[RoleSpec], **rules: object) -> JobSpec:
+def _job(nodes: int, roles: list[RoleSpec], **rules: Any) -> JobSpec:
     spec = JobSpec(trainer=CLASS, node_num=nodes, device_per_node=8, roles=tuple(roles), **rules)
     assert not problems_of(spec), problems_of(spec)
     return spec

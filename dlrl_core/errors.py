@@ -133,6 +133,9 @@ class SpecError(DlrlError):
 class PluginError(DlrlError):
     """A plugin that was asked for is broken, clashes with another, or speaks another API version."""
 
+    cause: RemoteCause | None = None
+    """What the plugin raised, if it did."""
+
 
 class UnknownFrameworkError(PluginError):
     """No adapter of that name is registered."""

@@ -1,68 +1,83 @@
-"""From what the builder was told to a checked JobSpec: framework's defaults below, the user's words on top."""
+"""From what the builder was told to a checked JobSpec: the framework's defaults, and the user's words over them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from dlrl_core.api.class_check import class_problems
-from dlrl_core.api.class_source import source_problems
-from dlrl_core.api.config_override import overridden
-from dlrl_core.api.draft import JobDraft, RoleDraft, SeatingDraft
-from dlrl_core.errors import PluginError, SpecError
-from dlrl_core.plugin import (
-    ConfigKind,
-    ConfigSource,
-    FrameworkAdapter,
-    FrameworkDefaults,
-    RoleDefaults,
-    plugin_host,
-)
-from dlrl_core.roles import RoleType
-from dlrl_core.spec import ClassRef, ConfigValue, JobSpec, PartSpec, RoleSpec, VisibleDevices, problems_of
-from dlrl_core.spec.job_spec import CommitSpec, RestartBudget, read_yaml
+from pydantic import ValidationError
+
+from dlrl_core.api.class_check import class_problems, source_problems
+from dlrl_core.api.config_input import config_source, overridden
+from dlrl_core.errors import PluginError, RemoteCause, SpecError
+from dlrl_core.plugin import FrameworkAdapter, plugin_host
+from dlrl_core.spec import ConfigValue, JobSpec, problems_of
+from dlrl_core.spec.config_value import read_yaml
+from dlrl_core.spec.job_spec import FrameworkDefaults, RoleDefaults, merged
+from dlrl_core.spec.validation import Problem, ProblemKind, Words, refused_texts, validated_job
+
+T = TypeVar("T")
 
 
-def assemble(draft: JobDraft, *, import_classes: bool = True) -> JobSpec:
-    """The spec, or SpecError with every problem found on the way."""
-    problems = list(draft.problems)
-    adapter = _collect(problems, lambda: _adapter(draft)) if draft.framework else None
-    config = _collect(problems, lambda: _config(draft, adapter)) or ConfigValue({})
-    defaults = None
-    if adapter is not None and not problems:
-        defaults = _collect(problems, lambda: adapter.fill(config.plain()))
-    spec = _spec(draft, defaults, config)
-    spec = _collect(problems, lambda: plugin_host().policy(spec.policy)(spec)) or spec
-    is_unfilled = draft.framework is not None and defaults is None
-    problems += [problem for problem in problems_of(spec) if not (is_unfilled and " has no " in problem)]
-    problems += _class_problems(draft) if import_classes else _source_problems(draft)
-    if problems:
-        raise SpecError(list(dict.fromkeys(problems)))
+@dataclass(kw_only=True)
+class Said:
+    """What a user said about a job, by builder or job file, unchecked."""
+
+    words: Words = field(default_factory=dict)
+    """Options by their names in JobSpec, in the form of the job file."""
+    config: Any = None
+    overrides: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    """Mistakes that are not in a value, such as an option that belongs to no role."""
+    source: str = "the job"
+    """What to call it in a sentence."""
+
+    @property
+    def framework(self) -> str | None:
+        name = self.words.get("framework")
+        return name if isinstance(name, str) and name else None
+
+
+def assemble(said: Said, *, import_classes: bool = True) -> JobSpec:
+    """The spec, or SpecError with every problem; PluginError if the framework's adapter itself fails."""
+    texts = list(said.problems)
+    name = said.framework
+    adapter = _collect(texts, lambda: plugin_host().framework(name)) if name else None
+    config = _collect(texts, lambda: _config(said, adapter)) or ConfigValue({})
+    defaults = _collect(texts, lambda: _fill(adapter, config)) if adapter is not None and not texts else None
+    words = merged(_words_of(defaults), _completed(said.words))
+    spec, refused = validated_job({**words, "config": config}, said.source)
+    if spec.with_collocation_all:
+        groups = (*spec.with_collocation, tuple(spec.placement_requests))
+        spec = spec.model_copy(update={"with_collocation": groups})
+    spec = _collect(texts, lambda: plugin_host().policy(spec.policy)(spec)) or spec
+    texts += _told(refused, problems_of(spec), is_unfilled=name is not None and defaults is None)
+    texts += _class_problems(said.words, spec, import_classes=import_classes)
+    if texts:
+        raise SpecError(list(dict.fromkeys(texts)))
     return spec
 
 
-def _collect(problems: list[str], step: Any) -> Any:
+def _collect(texts: list[str], step: Callable[[], T]) -> T | None:
     try:
         return step()
     except SpecError as error:
-        problems += error.problems
+        texts += error.problems
     except PluginError as error:
-        problems.append(str(error))
+        if error.cause is not None:
+            raise
+        texts.append(str(error))
     return None
 
 
-def _adapter(draft: JobDraft) -> FrameworkAdapter:
-    assert draft.framework is not None
-    return plugin_host().framework(draft.framework)
-
-
-def _config(draft: JobDraft, adapter: FrameworkAdapter | None) -> ConfigValue:
-    source = overridden(_config_source(draft.config), draft.overrides, is_whole=draft.framework is None)
+def _config(said: Said, adapter: FrameworkAdapter | None) -> ConfigValue:
+    source = overridden(config_source(said.config), said.overrides, is_whole=said.framework is None)
     if adapter is not None:
-        return ConfigValue.of(adapter.read_config(source))
-    if draft.framework is not None:
-        return ConfigValue({})  # the framework itself is the problem; its words can't be judged
+        return ConfigValue.of(_asked(adapter, "read_config", lambda: adapter.read_config(source)))
+    if said.framework is not None:
+        return ConfigValue({})  # without its adapter, the framework's own config can't be judged
     if isinstance(source.value, Path):
         return ConfigValue.of(read_yaml(source.value))
     if isinstance(source.value, tuple):
@@ -71,115 +86,77 @@ def _config(draft: JobDraft, adapter: FrameworkAdapter | None) -> ConfigValue:
     return ConfigValue.of(source.value)
 
 
-def _config_source(config: Any) -> ConfigSource:
-    from omegaconf import OmegaConf
-
-    if config is None:
-        return ConfigSource(kind=ConfigKind.MAPPING, value={})
-    if isinstance(config, Mapping) or OmegaConf.is_config(config):
-        return ConfigSource(kind=ConfigKind.MAPPING, value=config)
-    if isinstance(config, Path) or (isinstance(config, str) and config.endswith((".yaml", ".yml"))):
-        return ConfigSource(kind=ConfigKind.YAML, value=Path(config))
-    if isinstance(config, str):
-        import shlex
-
-        return ConfigSource(kind=ConfigKind.WORDS, value=tuple(shlex.split(config)))
-    if isinstance(config, list | tuple) and all(isinstance(word, str) for word in config):
-        return ConfigSource(kind=ConfigKind.WORDS, value=tuple(config))
-    raise SpecError(
-        [f"config is a {type(config).__name__}; it must be a dict, an OmegaConf, a YAML file or a framework's words"]
-    )
+def _fill(adapter: FrameworkAdapter, config: ConfigValue) -> FrameworkDefaults:
+    return _asked(adapter, "fill", lambda: _filled(adapter, config))
 
 
-def _spec(draft: JobDraft, defaults: FrameworkDefaults | None, config: ConfigValue) -> JobSpec:
-    roles = _roles(draft, defaults)
-    return JobSpec(
-        framework=draft.framework,
-        node_num=_first(draft.node_num, defaults and defaults.node_num, 1),
-        device_per_node=_first(draft.device_per_node, defaults and defaults.device_per_node, 1),
-        spare_nodes=_first(draft.spare_nodes, 0),
-        restart_budget=draft.budget or RestartBudget(),
-        commits=draft.commits or CommitSpec(),
-        allow_chaos=draft.allow_chaos,
-        device_type=_first(draft.device_type, defaults and defaults.device_type, "GPU"),
-        policy=draft.policy or "separate_sync",
-        config=config,
-        global_env={**(defaults.env if defaults else {}), **draft.global_env},
-        trainer=draft.trainer or (defaults.trainer if defaults else None),
-        roles=roles,
-        collocations=_collocations(draft, defaults, roles),
-        host_collocations=tuple(draft.host_collocations or (defaults.host_collocations if defaults else ())),
-        separations=tuple(draft.separations or (defaults.separations if defaults else ())),
-    )
+def _filled(adapter: FrameworkAdapter, config: ConfigValue) -> FrameworkDefaults:
+    try:
+        return adapter.fill(config.plain())
+    except ValidationError as error:
+        if error.title != RoleDefaults.__name__:
+            raise
+        texts = refused_texts(RoleDefaults, error)
+        raise SpecError([f"framework '{adapter.name}' fills a role that can't be: {text}" for text in texts]) from error
 
 
-def _first(*values: Any) -> Any:
-    return next(value for value in values if value is not None)
+def _asked(adapter: FrameworkAdapter, method: str, step: Callable[[], T]) -> T:
+    """What a method of the adapter returns; an exception that is none of ours is a defect of the adapter."""
+    try:
+        return step()
+    except (SpecError, PluginError):
+        raise
+    except Exception as error:
+        shown = str(error).partition("\n")[0]
+        raised = PluginError(
+            f"framework '{adapter.name}' can't be used with this config: its adapter's {method} raised "
+            f"{type(error).__name__}: {shown}"
+        )
+        raised.cause = RemoteCause.of(error)
+        raise raised from error
 
 
-def _roles(draft: JobDraft, defaults: FrameworkDefaults | None) -> tuple[RoleSpec, ...]:
-    filled = defaults.roles if defaults else {}
-    names = [*draft.roles, *(role for role in filled if role not in draft.roles)]
-    specs = [_role(role, draft.roles.get(role), filled.get(role)) for role in names]
-    return tuple(spec for spec in specs if spec is not None)
+def _words_of(defaults: FrameworkDefaults | None) -> Words:
+    """What the adapter said, in the form of the job file; options that it left open are not in it."""
+    if defaults is None:
+        return {}
+    words = defaults.model_dump(exclude_unset=True, exclude_none=True)
+    return {**words, "roles": {str(role): options for role, options in words["roles"].items()}}
 
 
-def _role(role: RoleType, told: RoleDraft | None, filled: RoleDefaults | None) -> RoleSpec | None:
-    told = told or RoleDraft.of(role)
-    cls: ClassRef | None = told.cls or (filled.cls if filled else None)
-    if cls is None:
-        return None
-    parts = tuple(PartSpec(name=name, **_seating(part, None)) for name, part in told.parts.items())
-    seating = _seating(told, filled)
-    if parts and told.total is None:
-        seating["total"] = sum(part.total for part in parts)
-    visible = told.visible_devices or (filled.visible_devices if filled else None) or VisibleDevices.OWN
-    return RoleSpec(
-        role=role,
-        cls=cls,
-        parts=parts,
-        visible_devices=visible,
-        failover=told.failover or (filled.failover if filled else None),
-        hang_limit=told.hang_limit or (filled.hang_limit if filled else None),
-        concurrency=_first(told.concurrency, filled.concurrency if filled else None, 32),
-        **seating,
-    )
+def _completed(words: Words) -> Words:
+    """The words, with what follows from them and wins over a framework's defaults."""
+    roles = {name: _with_total(role) for name, role in words.get("roles", {}).items()}
+    groups: Words = {"with_collocation": []} if words.get("with_collocation_all") else {}
+    return {**groups, **words, "roles": roles}
 
 
-def _seating(told: SeatingDraft, filled: RoleDefaults | None) -> dict[str, Any]:
-    return {
-        "total": _first(told.total, filled.total if filled else None, 1),
-        "min_total": told.min_total,
-        "per_node": told.per_node if told.per_node is not None else (filled.per_node if filled else None),
-        "env": {**(filled.env if filled else {}), **told.env},
-        "resource": {**(filled.resource if filled else {}), **told.resource},
-        "node_labels": told.node_labels,
-        "spread_over": told.spread_over,
-        "pack_into": told.pack_into,
-    }
+def _with_total(role: Any) -> Any:
+    """A role with parts has their sum as its total, unless a total is said."""
+    parts = role.get("parts") if isinstance(role, Mapping) else None
+    if not isinstance(parts, Mapping) or not parts or "total" in role:
+        return role
+    totals = [part.get("total", 1) for part in parts.values() if isinstance(part, Mapping)]
+    return {**role, "total": sum(total for total in totals if type(total) is int and total > 0) or 1}
 
 
-def _collocations(
-    draft: JobDraft, defaults: FrameworkDefaults | None, roles: tuple[RoleSpec, ...]
-) -> tuple[tuple[str, ...], ...]:
-    if draft.collocate_all:
-        return (*draft.collocations, tuple(name for role in roles for name in role.seatings))
-    if draft.collocations:
-        return tuple(draft.collocations)
-    return tuple(defaults.collocations) if defaults else ()
+def _told(refused: list[Problem], problems: list[Problem], *, is_unfilled: bool) -> list[str]:
+    """Those worth telling: not what a framework that failed would have filled, nor what follows from another one."""
+    places = frozenset(place for problem in refused for place in problem.about)
+    kept = refused + [problem for problem in problems if not problem.about & places]
+    return [problem.text for problem in kept if not (is_unfilled and problem.kind is ProblemKind.MISSING)]
 
 
-def _class_problems(draft: JobDraft) -> list[str]:
-    """Only classes the user named: an adapter's are its own affair, and importing them may need its framework."""
-    problems = []
-    if draft.trainer is not None:
-        problems += class_problems("the trainer", draft.trainer, is_trainer=True)
-    for role in draft.roles.values():
-        if role.cls is not None:
-            problems += class_problems(f"role '{role.role}'", role.cls, is_trainer=False)
+def _class_problems(words: Words, spec: JobSpec, *, import_classes: bool) -> list[str]:
+    """Only of classes the user named: those of an adapter may need its framework to be imported."""
+    named = [("the trainer", spec.trainer)] if "trainer" in words else []
+    for role in spec.roles:
+        if "module" in words.get("roles", {}).get(role.role, {}):
+            named.append((f"role '{role.role}'", role.cls))
+    problems: list[str] = []
+    for owner, cls in named:
+        if cls is not None and import_classes:
+            problems += class_problems(owner, cls, is_trainer=cls is spec.trainer)
+        elif cls is not None:
+            problems += source_problems(owner, cls)
     return problems
-
-
-def _source_problems(draft: JobDraft) -> list[str]:
-    named = [("the trainer", draft.trainer), *((f"role '{role.role}'", role.cls) for role in draft.roles.values())]
-    return [problem for owner, cls in named if cls is not None for problem in source_problems(owner, cls)]

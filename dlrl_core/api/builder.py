@@ -7,92 +7,84 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
-from dlrl_core.api.assemble import assemble
-from dlrl_core.api.draft import JobDraft, RoleDraft, SeatingDraft
+from dlrl_core.api.assemble import Said, assemble
 from dlrl_core.api.job import RLJob
 from dlrl_core.roles import RoleType
-from dlrl_core.spec.job_spec import CommitSpec, RestartBudget, VisibleDevices
-from dlrl_core.spec.survival import FailoverScope
+from dlrl_core.spec.config_value import read_yaml
+from dlrl_core.spec.job_spec import PlacementRequest
+from dlrl_core.spec.validation import Words, job_words
 
 
 class RLJobBuilder:
-    """Builds an RLJob. No method but `build` raises; `build` reports every problem in one SpecError.
+    """Builds an RLJob. No method but `from_file` and `build` raises; `build` reports every problem in one SpecError.
 
     `total`, `per_node`, `env`, `resource` and the other counts and places belong to the role, or the part of a role,
-    that was named last.
+    that was named last. Each option is declared once, in `dlrl_core.spec.job_spec`.
     """
 
     def __init__(self) -> None:
-        self._draft = JobDraft()
-        self._role: RoleDraft | None = None
-        self._seating: SeatingDraft | None = None
+        self._said = Said()
+        self._role: Words | None = None
+        self._part: Words | None = None
 
     # ---- the job
 
     def node_num(self, count: int) -> Self:
-        """How many nodes the job uses."""
-        self._draft.node_num = self._draft.count("node_num", count)
-        return self
+        """Nodes the job uses, at most."""
+        return self._say("node_num", count)
 
     def device_per_node(self, count: int) -> Self:
-        """How many devices it uses on each node."""
-        self._draft.device_per_node = self._draft.count("device_per_node", count)
-        return self
+        """Devices it uses on each node, at most."""
+        return self._say("device_per_node", count)
 
     def spare_nodes(self, count: int) -> Self:
-        """How many more nodes are held back, to replace one that fails."""
-        self._draft.spare_nodes = self._draft.count("spare_nodes", count)
-        return self
+        """Nodes held back besides node_num, to replace one that fails."""
+        return self._say("spare_nodes", count)
 
     def device_type(self, device_type: str) -> Self:
-        """'GPU' (the default), 'NPU' or 'CPU'."""
-        text = self._draft.text("device_type", device_type)
-        self._draft.device_type = text and text.upper()
-        return self
+        """'GPU', 'NPU' or 'CPU'."""
+        return self._say("device_type", device_type)
 
     def config(self, config: Mapping[str, Any] | str | PathLike[str] | list[str] | tuple[str, ...] | Any) -> Self:
         """The training config: a dict, an OmegaConf, a YAML file, or, with a framework, that framework's own words."""
-        self._draft.config = config
+        self._said.config = config
         return self
 
     def override(self, *overrides: str) -> Self:
         """Single values over the config, such as 'lr=0.1' or 'model.path=/data/m'; the value is read as YAML."""
-        self._draft.overrides += overrides
+        self._said.overrides += overrides
         return self
 
     def global_env(self, env: Mapping[str, str]) -> Self:
         """Environment variables of every process of the job."""
-        self._draft.global_env = self._draft.environment("global_env", env)
-        return self
+        return self._say("global_env", env)
 
     def framework(self, name: str) -> Self:
-        """Fill trainer, roles and counts from an adapter; whatever else you say wins over it."""
-        self._draft.framework = self._draft.text("framework", name)
-        return self
+        """Fill trainer, roles and counts from this adapter; whatever else you say wins over it."""
+        return self._say("framework", name)
 
     def restart_budget(self, **limits: float) -> Self:
-        """How often within `window_s` a `workload`, a `role`, the `job` or a `node` is restarted; and `backoff_s`."""
-        self._draft.budget = self._draft.model("restart_budget", RestartBudget, limits)
-        return self
+        """How often within window_s a workload, a role, the job or a node may fail, and backoff_s."""
+        return self._say("restart_budget", limits)
 
     def commits(self, **wishes: Any) -> Self:
-        """How commits are kept: `durable_every` so many, in `state_folder`."""
-        self._draft.commits = self._draft.model("commits", CommitSpec, wishes)
-        return self
+        """How commits are kept: durable_every so many, in state_folder."""
+        return self._say("commits", wishes)
 
     def allow_chaos(self, is_allowed: bool = True) -> Self:
-        """Let `dlrl chaos` break this job."""
-        self._draft.allow_chaos = bool(is_allowed)
-        return self
+        """Let dlrl chaos break this job."""
+        return self._say("allow_chaos", bool(is_allowed))
 
     def policy(self, name: str) -> Self:
         """The distribution policy, such as 'separate_sync' or 'colocate_sync'."""
-        self._draft.policy = self._draft.text("policy", name)
-        return self
+        return self._say("policy", name)
 
     def trainer(self, module: str, class_name: str) -> Self:
         """Module and class of the trainer."""
-        self._draft.trainer = self._draft.class_ref("the trainer", module, class_name)
+        return self._say("trainer", {"module": module, "class": class_name})
+
+    def _say(self, option: str, value: object) -> Self:
+        self._said.words[option] = dict(value) if isinstance(value, Mapping) else value
         return self
 
     # ---- roles
@@ -113,111 +105,94 @@ class RLJobBuilder:
         return self._begin(RoleType.CRITIC, module, class_name)
 
     def role(self, name: str | RoleType) -> Self:
-        """Go on with a role that a framework fills, to change its counts, environment or resources."""
-        role = self._draft.role_named(name)
-        return self._go_on(RoleDraft.of(RoleType.ACTOR) if role is None else self._draft.role(role))
-
-    def _begin(self, role: RoleType, module: str, class_name: str) -> Self:
-        if role in self._draft.roles and self._draft.roles[role].cls is not None:
-            self._draft.problems.append(f"role '{role}' is given 2 times; give it once")
-        draft = self._draft.role(role)
-        draft.cls = self._draft.class_ref(f"role '{role}'", module, class_name)
-        return self._go_on(draft)
-
-    def _go_on(self, role: RoleDraft) -> Self:
-        self._role = self._seating = role
+        """Go on with a role that a framework fills, to change its options."""
+        self._role, self._part = self._said.words.setdefault("roles", {}).setdefault(str(name).lower(), {}), None
         return self
-
-    # ---- the role named last, or its part
 
     def part(self, name: str) -> Self:
         """Go on with a named part of the role, such as 'prefill'; its count and place are its own."""
-        role = self._role or self._nobody("part")
-        text = self._draft.text(f"a part of role '{role.role}'", name)
-        self._seating = role.part(text or "")
+        role = self._role if self._role is not None else self._without_role("part")
+        self._part = role.setdefault("parts", {}).setdefault(str(name), {})
         return self
 
-    def total(self, count: int) -> Self:
-        """How many workloads the role has."""
-        seating = self._current("total")
-        seating.total = self._draft.count(f"total of {seating.owner}", count)
+    def _begin(self, role: RoleType, module: str, class_name: str) -> Self:
+        self.role(role)
+        assert self._role is not None
+        if "module" in self._role:
+            self._said.problems.append(f"role '{role}' is given 2 times; give it once")
+        self._role.update({"module": module, "class": class_name})
         return self
+
+    # ---- options of the role named last, or of its part
+
+    def total(self, count: int) -> Self:
+        """How many workloads; of a role with parts, their sum."""
+        return self._set("total", count)
 
     def min_total(self, count: int) -> Self:
         """How few will do where the cluster has no room for all; without it, all or nothing."""
-        seating = self._current("min_total")
-        seating.min_total = self._draft.count(f"min_total of {seating.owner}", count)
-        return self
+        return self._set("min_total", count)
 
     def per_node(self, count: int) -> Self:
-        """How many of them sit on each node that has any."""
-        seating = self._current("per_node")
-        seating.per_node = self._draft.count(f"per_node of {seating.owner}", count)
-        return self
+        """Workloads on each node that has any; without it, on as few nodes as possible."""
+        return self._set("per_node", count)
 
     def env(self, env: Mapping[str, str]) -> Self:
-        """Environment variables of the role; they win over `global_env`."""
-        seating = self._current("env")
-        seating.env = self._draft.environment(f"env of {seating.owner}", env)
-        return self
+        """Environment variables; they win over global_env, those of a part over those of its role."""
+        return self._set("env", env)
 
     def resource(self, resource: Mapping[str, float | str]) -> Self:
-        """Ray resources of one workload of the role, such as {'CPU': 2, 'GPU': 0.5} or {'GPU': '1/3'}."""
-        seating = self._current("resource")
-        seating.resource = self._draft.resources(f"resource of {seating.owner}", resource)
-        return self
+        """Ray resources of one workload; without it, 1 CPU and one device or an even share.
+
+        Such as {'CPU': 2, 'GPU': 0.5} or {'GPU': '1/3'}.
+        """
+        return self._set("resource", resource)
 
     def node_labels(self, labels: Mapping[str, str | list[str]]) -> Self:
-        """Only nodes with these labels, such as {'ray.io/accelerator-type': 'H100', 'zone': ['a', 'b']}."""
-        seating = self._current("node_labels")
-        seating.node_labels = self._draft.labels(f"node_labels of {seating.owner}", labels)
-        return self
+        """Only nodes with these labels; of each label, one of the values.
+
+        Such as {'ray.io/accelerator-type': 'H100', 'zone': ['a', 'b']}.
+        """
+        return self._set("node_labels", labels)
 
     def spread_over(self, label: str) -> Self:
-        """As evenly as possible over the values of this node label, such as 'rack'."""
-        seating = self._current("spread_over")
-        seating.spread_over = self._draft.text(f"spread_over of {seating.owner}", label)
-        return self
+        """A node label, such as a rack: as evenly as possible over its values."""
+        return self._set("spread_over", label)
 
     def pack_into(self, label: str) -> Self:
-        """All on nodes with one and the same value of this node label."""
-        seating = self._current("pack_into")
-        seating.pack_into = self._draft.text(f"pack_into of {seating.owner}", label)
-        return self
+        """A node label: all on nodes with one and the same value."""
+        return self._set("pack_into", label)
 
     def visible_devices(self, which: str) -> Self:
-        """Which devices each process sees: its 'own' (the default), its 'role's on its node, or all of its 'node'."""
-        role = self._role or self._nobody("visible_devices")
-        role.visible_devices = self._draft.choice(f"visible_devices of {role.owner}", which, VisibleDevices)
-        return self
+        """Which devices each process sees: its 'own', those of its 'role' on its node, or all of its 'node'."""
+        return self._set("visible_devices", which)
 
     def failover(self, scope: str) -> Self:
-        """What restarts when a process of the role dies: 'workload', 'role', 'subgraph', 'job' (default) or 'stop'."""
-        role = self._role or self._nobody("failover")
-        role.failover = self._draft.choice(f"failover of {role.owner}", scope, FailoverScope)
-        return self
+        """What restarts when a process of the role dies: 'workload', 'role', 'subgraph', 'job' or 'stop'.
+
+        Without it, the whole job.
+        """
+        return self._set("failover", scope)
 
     def hang_limit(self, seconds: float) -> Self:
-        """A call of the role that takes longer is taken for dead, once its stacks are in the journal."""
-        role = self._role or self._nobody("hang_limit")
-        role.hang_limit = self._draft.seconds(f"hang_limit of {role.owner}", seconds)
-        return self
+        """Seconds; a call that takes longer is taken for dead; without it, no limit."""
+        return self._set("hang_limit", seconds)
 
     def concurrency(self, calls: int) -> Self:
-        """How many calls of `async def` methods one workload of the role runs side by side; more wait."""
-        role = self._role or self._nobody("concurrency")
-        role.concurrency = self._draft.count(f"concurrency of {role.owner}", calls)
-        if role.concurrency is not None and role.concurrency < 1:
-            self._draft.problems.append(f"concurrency of {role.owner} is {calls}; it must be at least 1")
-            role.concurrency = None
+        """How many calls of async def methods one workload runs side by side; more wait."""
+        return self._set("concurrency", calls)
+
+    def _set(self, option: str, value: object) -> Self:
+        role = self._role if self._role is not None else self._without_role(option)
+        owner = self._part if self._part is not None and option in PlacementRequest.model_fields else role
+        owner[option] = dict(value) if isinstance(value, Mapping) else value
         return self
 
-    def _current(self, method: str) -> SeatingDraft:
-        return self._seating or self._nobody(method)
-
-    def _nobody(self, method: str) -> RoleDraft:
-        self._draft.problems.append(f".{method}() has no role to belong to; call it after .actor(...) or another role")
-        return RoleDraft.of(RoleType.ACTOR)
+    def _without_role(self, method: str) -> Words:
+        """Words that are dropped: the option belongs to no role, which is a problem."""
+        text = f".{method}() has no role to belong to; call it after .actor(...) or another role"
+        self._said.problems.append(text)
+        return {}
 
     # ---- placement
 
@@ -226,37 +201,40 @@ class RLJobBuilder:
 
         A part of a role is named as 'rollout.decode'; so it is in the other rules of placement.
         """
-        self._draft.collocations.append(self._named(roles))
-        return self
+        return self._group("with_collocation", roles)
 
     def with_host_collocation(self, *roles: str | RoleType) -> Self:
         """Host collocation: rank i of each is on the same node, on devices of its own."""
-        self._draft.host_collocations.append(self._named(roles))
-        return self
+        return self._group("with_host_collocation", roles)
 
     def without_collocation(self, *roles: str | RoleType) -> Self:
         """No collocation: no two of these roles are on one node."""
-        self._draft.separations.append(self._named(roles))
-        return self
-
-    def _named(self, roles: tuple[str | RoleType, ...]) -> tuple[str, ...]:
-        named = [self._draft.seat_named(role) for role in roles]
-        return tuple(name for name in named if name is not None)
+        return self._group("without_collocation", roles)
 
     def with_collocation_all(self) -> Self:
-        """All roles of the job share devices."""
-        self._draft.collocate_all = True
-        return self
+        """All roles share devices."""
+        return self._say("with_collocation_all", True)
+
+    def _group(self, option: str, roles: tuple[str | RoleType, ...]) -> Self:
+        before = self._said.words.get(option, [])
+        return self._say(option, [*(before if isinstance(before, list) else [before]), [str(role) for role in roles]])
 
     # ---- the end
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> Self:
-        """A builder told by a job file (YAML); see docs/reference/job-file.md."""
-        from dlrl_core.api.job_file import tell
+        """A builder that was told what a job file (YAML) says; see docs/reference/job-file.md.
 
+        Raises SpecError if the file can't be read or is not YAML; all other problems are reported by `build`.
+        """
+        file = Path(path)
         builder = cls()
-        tell(builder, Path(path))
+        said = builder._said
+        said.source = f"'{file}'"
+        said.words = job_words(read_yaml(file), said.problems)
+        config = said.words.pop("config", None)
+        is_file = isinstance(config, str) and config.endswith((".yaml", ".yml"))
+        said.config = file.parent / config if is_file else config
         return builder
 
     def build(self, *, import_classes: bool = True) -> RLJob:
@@ -264,4 +242,4 @@ class RLJobBuilder:
 
         Classes you named are imported to check them; with `import_classes=False` only their source is read.
         """
-        return RLJob(assemble(self._draft, import_classes=import_classes))
+        return RLJob(assemble(self._said, import_classes=import_classes))

@@ -40,12 +40,10 @@ class JobInput:
         return builder.build(import_classes=import_classes)
 
     def default_name(self) -> str:
-        """The job file's own name, or the framework's with the time of now."""
+        """The job file's own name without its ending, or the framework's name with the current time."""
         if self.framework is not None:
             return f"{self.framework}-{time.strftime('%Y%m%d-%H%M%S')}"
-        from dlrl_core.api.job_file import job_name_of
-
-        return job_name_of(self._job_file())
+        return self._job_file().stem
 
     def _builder(self) -> RLJobBuilder:
         from dlrl_core.api import RLJobBuilder

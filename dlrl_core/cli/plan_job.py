@@ -1,4 +1,4 @@
-"""`dlrl plan`: who would sit where, before anything starts."""
+"""`dlrl plan`: where each workload would be placed, before anything starts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dlrl_core.cli.cluster_file import ClusterFile
 from dlrl_core.cli.job_input import JobInput
 from dlrl_core.errors import SpecError
 
@@ -44,6 +43,8 @@ class ClusterChoice:
         if self.address is not None:
             return _real(self.address)
         if self.file is not None:
+            from dlrl_core.cli.cluster_file import ClusterFile
+
             return ClusterFile.read(self.file).view(spec)
         return None if self.nodes is None else self._described(spec)
 
@@ -54,7 +55,7 @@ class ClusterChoice:
         assert self.nodes is not None and self.devices is not None
         if spec.device_type == "CPU" and self.cpus is not None:
             raise SpecError(["the devices of this job are CPUs (device_type is 'CPU'); say --devices without --cpus"])
-        named = {name for seating in spec.seatings.values() for name in seating.resource}
+        named = {name for request in spec.placement_requests.values() for name in request.resource}
         resources = dict.fromkeys({"CPU", *named}, math.inf)
         if self.cpus is not None:
             resources["CPU"] = float(self.cpus)

@@ -32,7 +32,7 @@ def run_job(
     stdout = sys.stdout
     with redirect_stdout(sys.stderr):
         job = given.build(import_classes=True)
-        name = name or given.default_name()
+        name = given.default_name() if name is None else name
         try:
             with progress_of(name, is_quiet=is_quiet) as progress:
                 result = job.submit(name, address=address, on_status=progress.saw, wait_for_resources_s=wait_s)
@@ -54,7 +54,7 @@ def submit_job(given: JobInput, *, name: str | None, address: str | None, wait_s
     stdout = sys.stdout
     with redirect_stdout(sys.stderr):
         job = given.build(import_classes=True)
-        name = name or given.default_name()
+        name = given.default_name() if name is None else name
         handle = job.submit(name, blocking=False, address=address, wait_for_resources_s=wait_s)
         status = handle.status()  # the Master is up, and no longer needs this process
         handle.detach()  # from here on, this process does not print what the job prints

@@ -26,7 +26,7 @@ from dlrl_core.failover.policy import (
 )
 from dlrl_core.scheduler.names import MASTER, TRAINER
 from dlrl_core.spec.job_spec import RestartBudget
-from dlrl_core.spec.survival import FailoverScope
+from dlrl_core.spec.role_values import FailoverScope
 
 _EVERYDAY = frozenset({"submitted", "state", "incident", "recovered"})
 """Kinds of journal events that are no link of their own: incidents come from the record."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dlrl_core.context import FindingKind, Incident, Reason
 from dlrl_core.failover.policy import BudgetUse, role_of
-from dlrl_core.spec.survival import FailoverScope
+from dlrl_core.spec.role_values import FailoverScope
 
 if TYPE_CHECKING:
     from dlrl_core.cli.why import Evidence, Outcome

@@ -15,7 +15,7 @@ from pydantic import Field
 from dlrl_core.context.record_model import PersistedRecord
 from dlrl_core.context.redaction import RedactedText
 from dlrl_core.errors import ErrorIdentity
-from dlrl_core.spec.survival import FailoverScope
+from dlrl_core.spec.role_values import FailoverScope
 
 _REMEMBERED = 200
 """Incidents that are kept in the record: budgets are counted from them."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dlrl_core.context.incidents import FindingKind, Incident, Reason
 from dlrl_core.failover.finding import TRAINER, Finding
 from dlrl_core.spec.job_spec import RestartBudget
-from dlrl_core.spec.survival import FailoverScope
+from dlrl_core.spec.role_values import FailoverScope
 
 _SCOPES = list(FailoverScope)
 

@@ -10,7 +10,7 @@ from dlrl_core.context.records import JobRecord, WorkloadRecord
 from dlrl_core.failover.finding import TRAINER, Finding
 from dlrl_core.failover.policy import FailoverDecision, role_of
 from dlrl_core.graph import downstream
-from dlrl_core.spec.survival import FailoverScope
+from dlrl_core.spec.role_values import FailoverScope
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlrl_core.roles import RoleType
 from dlrl_core.spec import JobSpec
-from dlrl_core.spec.survival import FailoverScope
+from dlrl_core.spec.role_values import FailoverScope
 
 _RESTARTS = {
     FailoverScope.WORKLOAD: "the process alone; its part of the running call is done again",

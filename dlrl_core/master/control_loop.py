@@ -44,7 +44,7 @@ from dlrl_core.plugin import plugin_host
 from dlrl_core.scheduler import workload_launcher
 from dlrl_core.scheduler.names import TRAINER
 from dlrl_core.spec import JobSpec
-from dlrl_core.spec.survival import FailoverScope
+from dlrl_core.spec.role_values import FailoverScope
 from dlrl_core.trainer.roster import Roll
 
 _LOOK_S = 0.5

@@ -161,7 +161,7 @@ class NodeMoves:
         names = {
             f"{one.role}.{one.part}" if one.part else str(one.role) for one in self._plan.workloads if one.node == index
         }
-        wishes = [self._spec.seatings[name].node_labels for name in names]
+        wishes = [self._spec.placement_requests[name].node_labels for name in names]
         return all(node.labels.get(label) in values for wish in wishes for label, values in wish.items())
 
 

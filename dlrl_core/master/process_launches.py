@@ -80,9 +80,9 @@ def _workload(launch: MasterLaunch, spec: JobSpec, plan: WorkloadPlan, incarnati
 
 
 def _environment(spec: JobSpec, role: RoleSpec, part: str | None) -> dict[str, str]:
-    seating = role.seatings[f"{role.role.value}.{part}" if part else role.role.value]
+    request = role.placement_requests[f"{role.role.value}.{part}" if part else role.role.value]
     is_left_alone = role.visible_devices is VisibleDevices.NODE
-    return {**(left_alone() if is_left_alone else {}), **spec.global_env, **seating.env}
+    return {**(left_alone() if is_left_alone else {}), **spec.global_env, **request.env}
 
 
 def _trainer(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan, incarnation: int) -> TrainerLaunch:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dlrl_core.roles import RoleType
-from dlrl_core.spec import JobSpec, Seating
-from dlrl_core.spec.affinity import host_groups, separated_pairs
+from dlrl_core.spec import JobSpec, PlacementRequest
+from dlrl_core.spec.rules import host_groups, separated_pairs
 
 STEPS = 10_000
 PLENTY = 10**24
@@ -129,12 +129,12 @@ def demands_of(spec: JobSpec) -> tuple[HostGroupDemand, ...]:
 
 
 def _host_group(spec: JobSpec, group: tuple[tuple[str, ...], ...], foes: frozenset[int]) -> HostGroupDemand:
-    seatings = [spec.seatings[devices[0]] for devices in group]
-    units = min(seating.total for seating in seatings)
-    sizes = [seating.total // units for seating in seatings]
+    placement_requests = [spec.placement_requests[devices[0]] for devices in group]
+    units = min(request.total for request in placement_requests)
+    sizes = [request.total // units for request in placement_requests]
     demands = tuple(_device_group(spec, devices, size) for devices, size in zip(group, sizes, strict=True))
-    wishes = [spec.seatings[name] for devices in group for name in devices]
-    min_totals = [seating.min_total for seating in seatings]
+    wishes = [spec.placement_requests[name] for devices in group for name in devices]
+    min_totals = [request.min_total for request in placement_requests]
     return HostGroupDemand(
         groups=demands,
         units=units,
@@ -143,7 +143,7 @@ def _host_group(spec: JobSpec, group: tuple[tuple[str, ...], ...], foes: frozens
             for fewest, size in zip(min_totals, sizes, strict=True)
         ),
         units_per_node=next(
-            (one.per_node // size for one, size in zip(seatings, sizes, strict=True) if one.per_node), None
+            (one.per_node // size for one, size in zip(placement_requests, sizes, strict=True) if one.per_node), None
         ),
         unit=_sum([(demand.seat, demand.seats_per_unit) for demand in demands]),
         labels=_labels(wishes),
@@ -154,12 +154,12 @@ def _host_group(spec: JobSpec, group: tuple[tuple[str, ...], ...], foes: frozens
 
 
 def _device_group(spec: JobSpec, names: tuple[str, ...], seats_per_unit: int) -> DeviceGroupDemand:
-    shares = _shares([spec.seatings[name].resource.get(spec.device_type) for name in names])
+    shares = _shares([spec.placement_requests[name].resource.get(spec.device_type) for name in names])
     if len(names) > 1 and spec.device_type != "CPU" and sum(shares) > 1:
         shares = [share / sum(shares) for share in shares]  # 0.3334 three times is meant to be one device
     pieces = cut(shares)
     members = tuple(
-        _member(name, spec.seatings[name], spec.device_type, share, piece)
+        _member(name, spec.placement_requests[name], spec.device_type, share, piece)
         for name, share, piece in zip(names, shares, pieces, strict=True)
     )
     devices = math.ceil(Fraction(sum(pieces), STEPS))
@@ -176,9 +176,9 @@ def _shares(named: list[float | None]) -> list[Fraction]:
     return [meant(share) if share is not None else rest / unnamed for share in named]
 
 
-def _member(name: str, seating: Seating, device_type: str, share: Fraction, piece: int) -> MemberDemand:
+def _member(name: str, request: PlacementRequest, device_type: str, share: Fraction, piece: int) -> MemberDemand:
     role, _, part = name.partition(".")
-    asked = {"CPU": 1.0, **seating.resource, device_type: amount_of(piece)}
+    asked = {"CPU": 1.0, **request.resource, device_type: amount_of(piece)}
     return MemberDemand(
         name=name,
         role=RoleType(role),
@@ -196,7 +196,7 @@ def _sum(amounts: list[tuple[Mapping[str, int], int]]) -> dict[str, int]:
     return {name: steps for name, steps in total.items() if steps}
 
 
-def _labels(wishes: list[Seating]) -> dict[str, frozenset[str]]:
+def _labels(wishes: list[PlacementRequest]) -> dict[str, frozenset[str]]:
     labels: dict[str, frozenset[str]] = {}
     for wish in wishes:
         for label, values in wish.node_labels.items():

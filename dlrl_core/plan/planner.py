@@ -35,7 +35,7 @@ def _assemble(problem: Problem, placement: Placement) -> ExecutionPlan:
     """The plan of a placement: ranks counted through the nodes in order, seats through the devices of a node."""
     used = sorted({node for units in placement.node_units for node, _ in units})
     index_of = {node: index for index, node in enumerate(used)}
-    order = list(problem.spec.seatings)
+    order = list(problem.spec.placement_requests)
     hosts = zip(problem.groups, placement.node_units, strict=True)
     groups = [(group, units) for host, units in hosts for group in host.groups]
     groups.sort(key=lambda one: order.index(one[0].members[0].name))
@@ -108,7 +108,7 @@ def needed_cluster(spec: JobSpec) -> ClusterView:
 
 def imagined_cluster(spec: JobSpec) -> ClusterView:
     """As many nodes of each kind of labels as the job may use, with the devices it may use and plenty of the rest."""
-    resources = {name: math.inf for one in spec.seatings.values() for name in ("CPU", *one.resource)}
+    resources = {name: math.inf for one in spec.placement_requests.values() for name in ("CPU", *one.resource)}
     free = {**resources, spec.device_type: spec.device_per_node}
     labels = (
         {label: str(index) if value is None else value for label, value in kind.items()}
@@ -120,15 +120,15 @@ def imagined_cluster(spec: JobSpec) -> ClusterView:
 
 def _kinds_of_labels(spec: JobSpec) -> list[Labels]:
     """The labels that nodes may need to have. One kind is left out if another one suits the same roles and more."""
-    spread = {one.spread_over for one in spec.seatings.values() if one.spread_over}
-    packed = {one.pack_into for one in spec.seatings.values() if one.pack_into}
+    spread = {one.spread_over for one in spec.placement_requests.values() if one.spread_over}
+    packed = {one.pack_into for one in spec.placement_requests.values() if one.pack_into}
     free = {label: "0" if label in packed else None for label in sorted(spread | packed)}
     kinds: dict[tuple[tuple[str | None, ...], frozenset[str]], Labels] = {}
     for named in _named_labels(spec, spread):
         kind = {**free, **named}
         suited = frozenset(
             name
-            for name, one in spec.seatings.items()
+            for name, one in spec.placement_requests.items()
             if all(kind[label] in values for label, values in one.node_labels.items())
         )
         kinds.setdefault((tuple(kind[label] for label in sorted(spread)), suited), kind)
@@ -142,11 +142,11 @@ def _kinds_of_labels(spec: JobSpec) -> list[Labels]:
 def _named_labels(spec: JobSpec, spread: set[str]) -> Iterator[Labels]:
     """All combinations of the values that roles ask for; of a label that others are spread over, also of their own."""
     values: dict[str, dict[str | None, None]] = {}
-    for one in spec.seatings.values():
+    for one in spec.placement_requests.values():
         for label, wanted in one.node_labels.items():
             values.setdefault(label, {}).update(dict.fromkeys(wanted))
     for label in spread & values.keys():
-        if any(one.spread_over == label and label not in one.node_labels for one in spec.seatings.values()):
+        if any(one.spread_over == label and label not in one.node_labels for one in spec.placement_requests.values()):
             values[label][None] = None
     return (dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values()))
 

@@ -15,7 +15,7 @@ def separate_sync(spec: JobSpec) -> JobSpec:
 
 def colocate_sync(spec: JobSpec) -> JobSpec:
     """The spec with all roles on shared devices, unless the user said which roles share."""
-    names = tuple(spec.seatings)
-    if spec.collocations or len(names) < 2:
+    names = tuple(spec.placement_requests)
+    if spec.with_collocation or len(names) < 2:
         return spec
-    return spec.model_copy(update={"collocations": (names,)})
+    return spec.model_copy(update={"with_collocation": (names,)})

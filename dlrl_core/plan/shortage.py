@@ -250,7 +250,7 @@ class _Changes:
         """Changes of the roles that do not fit."""
         demand = self._problem.groups[group]
         sizes = {m.name: devices.seats_per_unit for devices in demand.groups for m in devices.members}
-        is_elastic = any(self._spec.seatings[name].min_total is not None for name in sizes)
+        is_elastic = any(self._spec.placement_requests[name].min_total is not None for name in sizes)
         count = "min_total" if is_elastic else "total"
         yield self._roles(
             list(sizes),
@@ -290,12 +290,12 @@ class _Changes:
 
     def _without_separation(self, names: set[str]) -> _Family:
         owners = names | {name.partition(".")[0] for name in names}
-        kept = tuple(group for group in self._spec.separations if not owners.intersection(group))
-        dropped = [" and ".join(f"'{n}'" for n in one) for one in self._spec.separations if one not in kept]
+        kept = tuple(group for group in self._spec.without_collocation if not owners.intersection(group))
+        dropped = [" and ".join(f"'{n}'" for n in one) for one in self._spec.without_collocation if one not in kept]
         return self._field("separations", [kept], f"no separation of {', nor of '.join(dropped)}")
 
     def _fewer_cpus(self, names: list[str]) -> _Family:
-        resources = {name: self._spec.seatings[name].resource for name in names}
+        resources = {name: self._spec.placement_requests[name].resource for name in names}
         asked = {name: one.get("CPU", 1.0) for name, one in resources.items() if one.get("CPU", 1.0)}
 
         def less(name: str, tenths: int) -> float:
@@ -337,8 +337,8 @@ def _with_updates(role: RoleSpec, updates: dict[str, dict[str, Any]]) -> RoleSpe
     """The role with some fields changed. If a part is changed, options of the role are written into its parts."""
     if not role.parts:
         return role.model_copy(update=updates.get(role.role.value, {}))
-    if not role.seatings.keys() & updates.keys():
+    if not role.placement_requests.keys() & updates.keys():
         return role
-    parts = tuple(part.model_copy(update=updates.get(name, {})) for name, part in role.seatings.items())
+    parts = tuple(part.model_copy(update=updates.get(name, {})) for name, part in role.placement_requests.items())
     said: dict[str, Any] = {"per_node": None, "resource": {}, "node_labels": {}, "spread_over": None, "pack_into": None}
     return role.model_copy(update={**said, "parts": parts, "total": sum(part.total for part in parts)})

@@ -1,16 +1,15 @@
 """What others add to dlrl, found through entry points; `hookspecs` lists the hooks."""
 
-from dlrl_core.plugin.contract import (
-    API_VERSION,
-    ConfigKind,
-    ConfigSource,
-    FrameworkAdapter,
-    FrameworkDefaults,
-    RoleDefaults,
-)
+from typing import TYPE_CHECKING
+
+from dlrl_core.lazy_names import lazy_names
+from dlrl_core.plugin.contract import API_VERSION, ConfigKind, ConfigSource, FrameworkAdapter
 from dlrl_core.plugin.discovery import PluginRecord, PluginStatus
 from dlrl_core.plugin.hookspecs import hookimpl, hookspec
 from dlrl_core.plugin.host import PluginHost, plugin_host, reset_plugin_host
+
+if TYPE_CHECKING:
+    from dlrl_core.spec.job_spec import FrameworkDefaults, RoleDefaults
 
 __all__ = [
     "API_VERSION",
@@ -27,3 +26,6 @@ __all__ = [
     "plugin_host",
     "reset_plugin_host",
 ]
+
+# The processes of a job load plugins too, and need no pydantic.
+__getattr__ = lazy_names(__name__, dict.fromkeys(("FrameworkDefaults", "RoleDefaults"), "dlrl_core.spec.job_spec"))

@@ -8,12 +8,13 @@ import importlib.metadata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dlrl_core.errors import FrameworkUnavailableError
 from dlrl_core.roles import RoleType
-from dlrl_core.spec.class_ref import ClassRef
-from dlrl_core.spec.survival import FailoverScope
+
+if TYPE_CHECKING:
+    from dlrl_core.spec.job_spec import FrameworkDefaults
 
 API_VERSION = 1
 """Number of this contract and its hooks; raised when a plugin written for the old one would misbehave."""
@@ -35,44 +36,6 @@ class ConfigSource:
     value: Mapping[Any, Any] | Path | tuple[str, ...] = field(repr=False)
     """MAPPING: a dict or an OmegaConf container. YAML: the file's path. WORDS: argv, hydra overrides or a
     launch script's command line. Not in the repr, because a config may hold secrets."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoleDefaults:
-    """One role as the framework would run it. Whatever the user names on the builder wins."""
-
-    cls: ClassRef
-    total: int = 1
-    per_node: int | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
-    resource: Mapping[str, float] = field(default_factory=dict)
-    """Ray resources of one workload; the planner fills what is not named."""
-    failover: FailoverScope | None = None
-    """What restarts when a process of the role dies; None: the whole job."""
-    hang_limit: float | None = None
-    """A call that takes longer is taken for dead."""
-    concurrency: int | None = None
-    """How many calls of `async def` methods one workload runs side by side; None leaves the default of 32."""
-    visible_devices: str = "own"
-    """Which devices a process of the role sees: 'own', 'role' or 'node'; see docs/how-to/place-roles.md."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FrameworkDefaults:
-    """A whole job as the framework would run it with a config. None leaves the job's own default."""
-
-    trainer: ClassRef
-    roles: Mapping[RoleType, RoleDefaults]
-    node_num: int | None = None
-    device_per_node: int | None = None
-    device_type: str | None = None
-    collocations: tuple[tuple[str, ...], ...] = ()
-    """Device collocation: groups of roles that share devices."""
-    host_collocations: tuple[tuple[str, ...], ...] = ()
-    """Host collocation: groups of roles that share nodes, on devices of their own."""
-    separations: tuple[tuple[str, ...], ...] = ()
-    """No collocation: groups of roles of which no two are on one node."""
-    env: Mapping[str, str] = field(default_factory=dict)
 
 
 class FrameworkAdapter(abc.ABC):

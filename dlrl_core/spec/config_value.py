@@ -64,6 +64,24 @@ class ConfigValue:
         return OmegaConf.create(self.plain())
 
 
+def read_yaml(path: pathlib.Path) -> dict[str, Any]:
+    """A YAML file as a plain mapping, interpolations unresolved; every failure names the file."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    try:
+        plain = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    except OSError as error:
+        raise SpecError([f"can't read '{path}': {error.strerror or error}"]) from error
+    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
+        where = " ".join(str(error).split())
+        raise SpecError([f"'{path}' is not valid YAML: {where}"]) from error
+    if not isinstance(plain, dict):
+        raise SpecError([f"'{path}' holds a {type(plain).__name__}; it must be a mapping at the top"])
+    return {str(key): value for key, value in plain.items()}
+
+
 def _first_line(error: BaseException) -> str:
     return str(error).strip().splitlines()[0]
 

@@ -1,183 +1,337 @@
-"""JobSpec and RoleSpec: what the user asked, as frozen values that survive JSON."""
+"""JobSpec: the one declaration of everything a user can say about a job.
+
+A field here is an option everywhere, under the same name: a method of the builder, a key of the job file, a field of
+the defaults that a framework's adapter gives, a row of the reference pages, and a key of the job's record.
+"""
 
 from __future__ import annotations
 
-import enum
 import json
-from pathlib import Path
+from collections.abc import Mapping
+from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+)
+from pydantic_core import PydanticCustomError
 
 from dlrl_core.errors import SchemaError, SpecError
+from dlrl_core.hints import did_you_mean
 from dlrl_core.roles import RoleType
-from dlrl_core.spec.class_ref import ClassRef
 from dlrl_core.spec.config_value import ConfigValue
-from dlrl_core.spec.survival import FailoverScope
+from dlrl_core.spec.role_values import ClassRef, FailoverScope, VisibleDevices
 
-SCHEMA = 2
+SCHEMA = 3
 """Number of the JobSpec format; raised when a reader of the old one would misunderstand the new one."""
+DEVICE_TYPES = ("GPU", "NPU", "CPU")
 
 
-class _Frozen(BaseModel):
+class Frozen(BaseModel):
+    """A frozen model that refuses unknown keys."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
-
-class VisibleDevices(enum.StrEnum):
-    """Which devices a workload's process sees, as CUDA_VISIBLE_DEVICES or its relative."""
-
-    OWN = "own"
-    """Those it was given alone: its first device has index 0, whatever its local_rank."""
-    ROLE = "role"
-    """Those of its role on its node, in the order of local_rank: the device of index local_rank is its own."""
-    NODE = "node"
-    """All of the node: neither Ray nor dlrl touches the variable."""
+    @classmethod
+    def keys(cls) -> list[str]:
+        """The keys that a user may write for it in a file."""
+        return list(cls.model_fields)
 
 
-class Seating(_Frozen):
-    """How many workloads, what each of them gets, and on which nodes they may sit."""
-
-    total: int = 1
-    """How many are wanted."""
-    min_total: int | None = None
-    """How few will do when the cluster has no room for all; None: all or nothing."""
-    per_node: int | None = None
-    """Workloads on each node that has any; None leaves it to the planner."""
-    env: dict[str, str] = {}
-    resource: dict[str, float] = {}
-    """Ray resources of one workload, such as {"CPU": 2, "GPU": 0.5}; the planner fills what is not named."""
-    node_labels: dict[str, tuple[str, ...]] = {}
-    """Only nodes with these labels; of each label, one of the values."""
-    spread_over: str | None = None
-    """A node label, such as a rack: as evenly as possible over its values."""
-    pack_into: str | None = None
-    """A node label: all workloads on nodes with one and the same value."""
+# ---- types of values, with the rules that a value alone can break
+# An error of type "predicate" reads after the name of the place, one of type "sentence" stands alone.
 
 
-class RestartBudget(_Frozen):
-    """How often something may be restarted within a time, before more of the job is restarted instead."""
-
-    workload: int = Field(default=3, ge=0)
-    role: int = Field(default=3, ge=0)
-    job: int = Field(default=3, ge=0)
-    """After this many restarts of the whole job, the next one stops it."""
-    node: int = Field(default=3, ge=0)
-    """A node on which this many processes died is not used again; 0: it always is."""
-    window_s: float = Field(default=3600.0, gt=0)
-    backoff_s: float = Field(default=1.0, ge=0)
-    """Wait before the second restart of the same process; doubled with each further one."""
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
 
 
-class CommitSpec(_Frozen):
-    """How commits are kept."""
-
-    durable_every: int = Field(default=10, ge=1)
-    """Each so many commits are copied to durable storage."""
-    state_folder: str | None = None
-    """Durable storage that all nodes reach; None: below DLRL_HOME."""
+def _device_type(value: str) -> str:
+    if value.upper() in DEVICE_TYPES:
+        return value.upper()
+    known = ", ".join(DEVICE_TYPES)
+    raise PydanticCustomError("predicate", "is '{said}'; it must be one of {known}", {"said": value, "known": known})
 
 
-class PartSpec(Seating):
+def _amount(value: object) -> object:
+    """A number, also where it is written as a fraction, such as '1/3'."""
+    try:
+        return float(Fraction(value)) if isinstance(value, str) else value
+    except (ValueError, ZeroDivisionError):
+        return value
+
+
+def _env_name(value: str) -> str:
+    if value and "=" not in value and "\0" not in value:
+        return value
+    raise PydanticCustomError(
+        "predicate", "is no name of an environment variable; such a name is not empty and has no '='"
+    )
+
+
+def _env_text(value: object) -> str:
+    """The value as text. A value that is refused may be a secret, so only its type is named."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        kind = {"kind": type(value).__name__}
+        raise PydanticCustomError("predicate", "is a {kind}; an environment variable is a text or a number", kind)
+    if "\0" in str(value):
+        raise PydanticCustomError("predicate", "has a NUL character; an environment variable can't have one")
+    return str(value)
+
+
+def _several(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+def _role_type(value: object) -> RoleType:
+    try:
+        return RoleType(str(value).lower())
+    except ValueError:
+        roles = [str(role) for role in RoleType]
+        text = f"unknown role '{value}'{did_you_mean(str(value), roles)} roles are: {', '.join(roles)}"
+        raise PydanticCustomError("sentence", "{text}", {"text": text}) from None
+
+
+def _full_name(value: object) -> str:
+    """The full name of a role, or of a part of one, such as 'rollout.decode'."""
+    role, dot, part = str(value).partition(".")
+    return f"{_role_type(role)}{dot}{part.lower()}"
+
+
+def _named_class(value: ClassRef) -> ClassRef:
+    if value.module and value.class_name:
+        return value
+    raise PydanticCustomError("predicate", "is '{name}'; module and class must not be empty", {"name": str(value)})
+
+
+def _config(value: object) -> ConfigValue:
+    return value if isinstance(value, ConfigValue) else ConfigValue(value)
+
+
+Text = Annotated[str, Field(strict=True, min_length=1)]
+Count = Annotated[int, Field(strict=True, ge=1)]
+CountFrom0 = Annotated[int, Field(strict=True, ge=0)]
+Seconds = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+Amount = Annotated[float, BeforeValidator(_amount), Field(strict=True, ge=0, allow_inf_nan=False)]
+Env = dict[Annotated[str, Field(strict=True), AfterValidator(_env_name)], Annotated[str, BeforeValidator(_env_text)]]
+Labels = dict[Text, Annotated[tuple[Text, ...], BeforeValidator(_several), Field(min_length=1)]]
+Groups = tuple[tuple[Annotated[str, BeforeValidator(_full_name)], ...], ...]
+"""Groups of roles, or of parts of roles by their full names, such as ("actor", "rollout.decode")."""
+ClassField = Annotated[ClassRef, AfterValidator(_named_class)]
+ConfigField = Annotated[
+    ConfigValue, BeforeValidator(_config), PlainSerializer(lambda value: value.encoded, return_type=Any)
+]
+
+
+# ---- roles
+
+
+class PlacementRequest(Frozen):
+    """How many workloads, what each of them gets, and on which nodes they may be placed: options of a role or part."""
+
+    total: Count = Field(1, description="how many workloads; of a role with parts, their sum")
+    min_total: Count | None = Field(
+        None, description="how few will do where the cluster has no room for all; without it, all or nothing"
+    )
+    per_node: Count | None = Field(
+        None, description="workloads on each node that has any; without it, on as few nodes as possible"
+    )
+    env: Env = Field(
+        {},
+        description="environment variables; they win over global_env, those of a part over those of its role",
+        examples=[{"LOG_LEVEL": "info"}],
+    )
+    resource: dict[Text, Amount] = Field(
+        {},
+        description="Ray resources of one workload; without it, 1 CPU and one device or an even share",
+        examples=[{"CPU": 2, "GPU": 0.5}],
+    )
+    node_labels: Labels = Field(
+        {},
+        description="only nodes with these labels; of each label, one of the values",
+        examples=[{"zone": ["a", "b"]}],
+    )
+    spread_over: Text | None = Field(
+        None, description="a node label, such as a rack: as evenly as possible over its values"
+    )
+    pack_into: Text | None = Field(None, description="a node label: all on nodes with one and the same value")
+
+
+class RoleOptions(PlacementRequest):
+    """All options of a role; those that are not of PlacementRequest hold for the whole role, parts included."""
+
+    visible_devices: Annotated[VisibleDevices, BeforeValidator(_lower)] = Field(
+        VisibleDevices.OWN,
+        description="which devices each process sees: its 'own', those of its 'role' on its node, or all of its 'node'",
+    )
+    failover: Annotated[FailoverScope, BeforeValidator(_lower)] | None = Field(
+        None,
+        description="what restarts when a process of the role dies: 'workload', 'role', 'subgraph', 'job' or 'stop'; "
+        "without it, the whole job",
+    )
+    hang_limit: Seconds | None = Field(
+        None, description="seconds; a call that takes longer is taken for dead; without it, no limit"
+    )
+    concurrency: Count = Field(
+        32, description="how many calls of async def methods one workload runs side by side; more wait"
+    )
+
+
+class PartSpec(PlacementRequest):
     """A named part of a role, such as 'prefill' of a rollout, with its own count and place."""
 
-    name: str
+    name: Annotated[str, Field(strict=True)]
+
+    @classmethod
+    def keys(cls) -> list[str]:
+        return list(PlacementRequest.model_fields)
 
 
-class RoleSpec(Seating):
-    """One role: its class, how many workloads, and what each of them gets."""
+class RoleSpec(RoleOptions):
+    """One role: its class and its options."""
 
-    role: RoleType
-    cls: ClassRef
+    role: Annotated[RoleType, BeforeValidator(_role_type)]
+    cls: ClassField
     parts: tuple[PartSpec, ...] = ()
     """If there are any, each workload of the role is in one of them, and `total` is their sum."""
-    visible_devices: VisibleDevices = VisibleDevices.OWN
-    failover: FailoverScope | None = None
-    """How much restarts when one of its processes dies; None: the whole job."""
-    hang_limit: float | None = None
-    """A call that takes longer than this is taken for dead; None: it may take as long as it likes."""
-    concurrency: int = Field(default=32, ge=1)
-    """How many calls of `async def` methods one workload runs side by side; more wait."""
+
+    @classmethod
+    def keys(cls) -> list[str]:
+        return ["module", "class", *RoleOptions.model_fields, "parts"]
 
     @property
-    def seatings(self) -> dict[str, Seating]:
+    def placement_requests(self) -> dict[str, PlacementRequest]:
         """The role's parts by their full names, such as 'rollout.prefill'; a role without parts by its own.
 
-        What a part does not say is as the role says it.
+        An option that a part leaves open is that of the role.
         """
         if not self.parts:
             return {self.role.value: self}
         return {f"{self.role.value}.{part.name}": _filled(part, self) for part in self.parts}
 
 
-def _filled(part: PartSpec, role: RoleSpec) -> Seating:
-    return part.model_copy(
-        update={
-            "per_node": part.per_node if part.per_node is not None else role.per_node,
-            "env": {**role.env, **part.env},
-            "resource": {**role.resource, **part.resource},
-            "node_labels": {**role.node_labels, **part.node_labels},
-            "spread_over": part.spread_over or role.spread_over,
-            "pack_into": part.pack_into or role.pack_into,
-        }
+class RoleDefaults(RoleOptions):
+    """One role as the framework would run it. Whatever the user says wins."""
+
+    cls: ClassField
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Both, where what is above wins; mappings are merged key by key."""
+    both = {**below, **above}
+    for key, value in above.items():
+        if isinstance(value, Mapping) and isinstance(below.get(key), Mapping):
+            both[key] = merged(below[key], value)
+    return both
+
+
+def _filled(part: PartSpec, role: RoleSpec) -> PlacementRequest:
+    shared = PlacementRequest.model_fields.keys() - {"total", "min_total"}
+    said = {name: value for name in shared if (value := getattr(part, name)) is not None}
+    return part.model_copy(update=merged({name: getattr(role, name) for name in shared}, said))
+
+
+# ---- the job
+
+
+class RestartBudget(Frozen):
+    """How often something may be restarted within a time, before more of the job is restarted instead."""
+
+    workload: CountFrom0 = 3
+    role: CountFrom0 = 3
+    job: CountFrom0 = 3
+    """After this many restarts of the whole job, the next one stops it."""
+    node: CountFrom0 = 3
+    """A node on which this many processes died is not used again; 0: it always is."""
+    window_s: Seconds = 3600.0
+    backoff_s: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = 1.0
+    """Wait before the second restart of the same process; doubled with each further one."""
+
+
+class CommitSpec(Frozen):
+    """How commits are kept."""
+
+    durable_every: Count = 10
+    """Each so many commits are copied to durable storage."""
+    state_folder: Text | None = None
+    """Durable storage that all nodes reach; None: below DLRL_HOME."""
+
+
+class JobOptions(Frozen):
+    """What both a user and a framework can say about the whole job."""
+
+    node_num: Count = Field(1, description="nodes the job uses, at most")
+    device_per_node: Count = Field(1, description="devices it uses on each node, at most")
+    device_type: Annotated[Text, AfterValidator(_device_type)] = Field("GPU", description="'GPU', 'NPU' or 'CPU'")
+    global_env: Env = Field(
+        {}, description="environment variables of every process of the job", examples=[{"LOG_LEVEL": "info"}]
+    )
+    with_collocation: Groups = Field(
+        (), description="device collocation: groups of roles that share devices, rank i of each on the same one"
+    )
+    with_host_collocation: Groups = Field(
+        (),
+        description="host collocation: groups of roles, rank i of each on the same node, on devices of its own",
+    )
+    without_collocation: Groups = Field(
+        (), description="no collocation: groups of roles of which no two are on one node"
     )
 
 
-def _config_in(value: Any) -> ConfigValue:
-    return value if isinstance(value, ConfigValue) else ConfigValue(value)
+class FrameworkDefaults(JobOptions):
+    """A whole job as the framework would run it with a config. A field that is not given leaves the job's default."""
+
+    trainer: ClassField
+    roles: dict[RoleType, RoleDefaults]
 
 
-ConfigField = Annotated[
-    ConfigValue, BeforeValidator(_config_in), PlainSerializer(lambda value: value.encoded, return_type=Any)
-]
-
-
-Groups = tuple[tuple[str, ...], ...]
-"""Groups of roles, or of parts of roles by their full names, such as ("actor", "rollout.decode")."""
-
-
-class JobSpec(_Frozen):
-    """A whole job as asked. Built by RLJobBuilder or read from YAML; nothing in it is resolved yet."""
+class JobSpec(JobOptions):
+    """A whole job as asked, by builder or job file over the framework's defaults; nothing in it is placed yet."""
 
     spec_schema: int = SCHEMA
-    framework: str | None = None
-    node_num: int = 1
-    device_per_node: int = 1
-    device_type: str = "GPU"
-    policy: str = "separate_sync"
-    config: ConfigField = ConfigValue({})
-    global_env: dict[str, str] = {}
-    trainer: ClassRef | None = None
-    roles: tuple[RoleSpec, ...] = ()
-    collocations: Groups = ()
-    """Device collocation: these roles share devices, rank i of each is on the same one."""
-    host_collocations: Groups = ()
-    """Host collocation: rank i of each is on the same node, on devices of its own."""
-    separations: Groups = ()
-    """No collocation: no two of these roles are on one node."""
-    restart_budget: RestartBudget = RestartBudget()
-    commits: CommitSpec = CommitSpec()
-    allow_chaos: bool = False
-    """Whether `dlrl chaos` may break it."""
-    spare_nodes: int = 0
-    """Nodes held back, besides `node_num`, to replace one that fails."""
+    framework: Text | None = Field(None, description="fill trainer, roles and counts from this adapter")
+    policy: Text = Field("separate_sync", description="the distribution policy")
+    config: ConfigField = Field(ConfigValue({}), description="the training config")
+    trainer: ClassField | None = Field(None, description="module and class of the trainer")
+    roles: tuple[RoleSpec, ...] = Field((), description="the roles of the job, each with its class and options")
+    with_collocation_all: bool = Field(False, strict=True, description="all roles share devices")
+    restart_budget: RestartBudget = Field(
+        RestartBudget(),
+        description="how often within window_s a workload, a role, the job or a node may fail, and backoff_s",
+        examples=[{"workload": 5}],
+    )
+    commits: CommitSpec = Field(
+        CommitSpec(),
+        description="how commits are kept: durable_every so many, in state_folder",
+        examples=[{"durable_every": 5}],
+    )
+    allow_chaos: bool = Field(False, strict=True, description="let dlrl chaos break this job")
+    spare_nodes: CountFrom0 = Field(0, description="nodes held back besides node_num, to replace one that fails")
+
+    @classmethod
+    def keys(cls) -> list[str]:
+        return [name for name in cls.model_fields if name != "spec_schema"]
 
     def role(self, role: RoleType) -> RoleSpec | None:
         return next((spec for spec in self.roles if spec.role is role), None)
 
     @property
-    def seatings(self) -> dict[str, Seating]:
+    def placement_requests(self) -> dict[str, PlacementRequest]:
         """Everything that is placed by itself, in order: parts by their full names, and roles without parts."""
-        return {name: seating for role in self.roles for name, seating in role.seatings.items()}
-
-    def collocation_of(self, name: str) -> tuple[str, ...]:
-        """The roles that share devices with this one, itself included; empty if it shares none."""
-        return next((group for group in self.collocations if name in group), ())
+        return {name: request for role in self.roles for name, request in role.placement_requests.items()}
 
     def to_json(self) -> str:
         return self.model_dump_json()
 
     @classmethod
     def from_json(cls, text: str) -> JobSpec:
+        """Read a record. Raises SchemaError if a newer dlrl wrote it, SpecError if it is not a job spec."""
         try:
             plain = json.loads(text)
         except ValueError as error:
@@ -187,32 +341,33 @@ class JobSpec(_Frozen):
         if isinstance(schema, int) and schema > SCHEMA:
             raise SchemaError(f"job spec has schema {schema}, this dlrl reads up to {SCHEMA}; use a newer dlrl")
         try:
-            return cls.model_validate(plain)
+            return cls.model_validate(_from_schema_2(plain) if schema == 2 else plain)
         except ValidationError as error:
             raise SpecError(validation_problems(error)) from error
 
 
+OLD_KEYS = {
+    "collocations": "with_collocation",
+    "host_collocations": "with_host_collocation",
+    "separations": "without_collocation",
+    "collocate_all": "with_collocation_all",
+}
+"""Keys of older job files and records, with today's names."""
+
+
+def renamed(words: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in words.items()}
+
+
+def _from_schema_2(plain: dict[str, Any]) -> dict[str, Any]:
+    job = renamed(plain, {**OLD_KEYS, "budget": "restart_budget", "allows_chaos": "allow_chaos"})
+    roles = [renamed(role, {"hang_s": "hang_limit"}) for role in job.get("roles", [])]
+    return {**job, "roles": roles, "spec_schema": SCHEMA}
+
+
 def validation_problems(error: ValidationError) -> list[str]:
-    """Pydantic's findings in our words: where, and what is wrong there; values are left out, they may be secret."""
+    """Pydantic's findings about a stored record; values are left out, they may be secret."""
     return [
         f"'{'.'.join(str(part) for part in item['loc']) or 'the job'}': {item['msg'][:1].lower()}{item['msg'][1:]}"
         for item in error.errors(include_input=False, include_url=False)
     ]
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML file as a plain mapping, interpolations unresolved; every failure names the file."""
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError
-
-    try:
-        plain = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
-    except OSError as error:
-        raise SpecError([f"can't read '{path}': {error.strerror or error}"]) from error
-    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
-        where = " ".join(str(error).split())
-        raise SpecError([f"'{path}' is not valid YAML: {where}"]) from error
-    if not isinstance(plain, dict):
-        raise SpecError([f"'{path}' holds a {type(plain).__name__}; it must be a mapping at the top"])
-    return {str(key): value for key, value in plain.items()}

@@ -42,10 +42,10 @@ BAD_BUILDS = {
         "device_type is 'TPU'; it must be one of GPU, NPU, CPU",
     ),
     "device_type empty": (lambda: good().device_type(""), "device_type is ''; it must be a text that is not empty"),
-    "total 0": (lambda: good().total(0), "role 'actor' has total=0; it must be at least 1"),
-    "total negative": (lambda: good().total(-2), "role 'actor' has total=-2; it must be at least 1"),
+    "total 0": (lambda: good().total(0), "total of role 'actor' is 0; it must be at least 1"),
+    "total negative": (lambda: good().total(-2), "total of role 'actor' is -2; it must be at least 1"),
     "total a text": (lambda: good().total("2"), "total of role 'actor' is '2'; it must be a whole number"),
-    "per_node negative": (lambda: good().per_node(-1), "role 'actor' has per_node=-1; it must be at least 1"),
+    "per_node negative": (lambda: good().per_node(-1), "per_node of role 'actor' is -1; it must be at least 1"),
     "total not a multiple of per_node": (
         lambda: good().node_num(2).total(3).per_node(2),
         "role 'actor' has total=3 and per_node=2; total must be a multiple of per_node",
@@ -140,7 +140,7 @@ BAD_BUILDS = {
     ),
     "an empty class name": (
         lambda: RLJobBuilder().trainer(WORK, "").actor(WORK, "Worker"),
-        "class of the trainer is ''; it must be a text that is not empty",
+        "the trainer is 'sample_jobs.endings.'; module and class must not be empty",
     ),
     "a module that is no text": (
         lambda: RLJobBuilder().trainer(WORK, "Finishes").actor(None, "Worker"),
@@ -148,39 +148,71 @@ BAD_BUILDS = {
     ),
     "env that is no mapping": (
         lambda: good().env(["A=1"]),
-        "env of role 'actor' is a list; it must be a mapping of names to texts",
+        "env of role 'actor' is a list; it must be a mapping such as {'LOG_LEVEL': 'info'}",
     ),
     "env value None": (
         lambda: good().env({"A": None}),
-        "env of role 'actor' has a NoneType for 'A'; an environment variable is a text or a number",
+        "'A' in env of role 'actor' is a NoneType; an environment variable is a text or a number",
     ),
     "env value a boolean": (
         lambda: good().global_env({"A": True}),
-        "global_env has a bool for 'A'; an environment variable is a text or a number",
+        "'A' in global_env is a bool; an environment variable is a text or a number",
     ),
     "env name with '='": (
         lambda: good().global_env({"A=B": "1"}),
-        "global_env has the key 'A=B'; a name of an environment variable is not empty and has no '='",
+        "'A=B' in global_env is no name of an environment variable; such a name is not empty and has no '='",
     ),
     "env name that is no text": (
         lambda: good().global_env({1: "1"}),
-        "global_env has the key 1; a name of an environment variable is a text",
+        "'1' in global_env is 1; it must be a text that is not empty",
     ),
     "resource that is no mapping": (
         lambda: good().resource(4),
-        "resource of role 'actor' is a int; it must be a mapping such as {'CPU': 2}",
+        "resource of role 'actor' is an int; it must be a mapping such as {'CPU': 2, 'GPU': 0.5}",
     ),
     "resource that is no number": (
         lambda: good().resource({"CPU": "two"}),
-        "resource of role 'actor' has 'CPU': 'two'; it must be a resource's name and a number",
+        "'CPU' in resource of role 'actor' is 'two'; it must be a number",
     ),
     "negative resource": (
         lambda: good().resource({"CPU": -1}),
-        "role 'actor' has resource 'CPU'=-1; it must be a number from 0 on",
+        "'CPU' in resource of role 'actor' is -1; it must be at least 0",
     ),
     "infinite resource": (
         lambda: good().resource({"CPU": math.inf}),
-        "role 'actor' has resource 'CPU'=inf; it must be a number from 0 on",
+        "'CPU' in resource of role 'actor' is inf; it must be a finite number",
+    ),
+    "resource without a name": (
+        lambda: good().resource({"": 1}),
+        "'' in resource of role 'actor' is ''; it must be a text that is not empty",
+    ),
+    "min_total 0": (lambda: good().min_total(0), "min_total of role 'actor' is 0; it must be at least 1"),
+    "part total 0": (lambda: good().part("a").total(0), "total of part 'actor.a' is 0; it must be at least 1"),
+    "label without values": (
+        lambda: good().node_labels({"zone": []}),
+        "'zone' in node_labels of role 'actor' is []; it must be a list that is not empty",
+    ),
+    "label that is no text": (
+        lambda: good().node_labels({"zone": ["a", 7]}),
+        "'zone[1]' in node_labels of role 'actor' is 7; it must be a text that is not empty",
+    ),
+    "failover unknown": (
+        lambda: good().failover("nothing"),
+        "failover of role 'actor' is 'nothing'; it must be one of 'workload', 'role', 'subgraph', 'job' or 'stop'",
+    ),
+    "hang_limit 0": (lambda: good().hang_limit(0), "hang_limit of role 'actor' is 0; it must be greater than 0"),
+    "concurrency 0": (lambda: good().concurrency(0), "concurrency of role 'actor' is 0; it must be at least 1"),
+    "a budget unknown": (
+        lambda: good().restart_budget(workloads=3),
+        "restart_budget has the unknown key 'workloads'; did you mean 'workload'?",
+    ),
+    "a budget negative": (
+        lambda: good().restart_budget(job=-1),
+        "'job' in restart_budget is -1; it must be at least 0",
+    ),
+    "a role that is nowhere": (
+        lambda: good().role("critic").total(2),
+        "role 'critic' has no class; say its module and class, or a framework that fills it",
     ),
     "config a number": (
         lambda: good().config(7),
@@ -242,18 +274,61 @@ def test_build_reports_all_problems_at_once():
         assert part in text
 
 
+def test_what_follows_from_a_refused_value_is_not_told_too():
+    with pytest.raises(SpecError) as raised:
+        good().node_num(0).total("4").per_node(2).rollout(WORK, "Worker").total(4).per_node(2).build()
+    assert raised.value.problems == (
+        "node_num is 0; it must be at least 1",
+        "total of role 'actor' is '4'; it must be a whole number",
+    )
+
+
+def test_a_refused_environment_variable_is_not_shown():
+    with pytest.raises(SpecError) as raised:
+        good().env({"TOKEN": ["hush"]}).global_env({"KEY": {"a": "hush"}, "NUL": "hush\0"}).build()
+    assert len(raised.value.problems) == 3
+    assert "hush" not in str(raised.value)
+
+
 BAD_FILES = {
     "not YAML": ("trainer: [", "is not valid YAML"),
     "a list": ("- 1\n- 2\n", "holds a list; it must be a mapping at the top"),
-    "empty roles": ("trainer: {module: m, class: C}\nroles: 3\n", "'roles' is a int; it must be a mapping of roles"),
+    "empty roles": ("trainer: {module: m, class: C}\nroles: 3\n", "'roles' is an int; it must be a mapping of roles"),
     "unknown key": ("nodenum: 3\n", "has the unknown key 'nodenum'; did you mean 'node_num'?"),
     "unknown role": ("roles:\n  acter: {module: m, class: C}\n", "unknown role 'acter'; did you mean 'actor'?"),
     "unknown role key": (
         f"roles:\n  actor: {{module: {WORK}, class: Worker, totl: 2}}\n",
-        "'roles.actor' has the unknown key 'totl'; did you mean 'total'?",
+        "role 'actor' has the unknown key 'totl'; did you mean 'total'?",
     ),
-    "a role that is a text": ("roles:\n  actor: Worker\n", "'roles.actor' is a str; it must be a mapping"),
-    "a trainer that is a text": ("trainer: Finishes\n", "'trainer' is a str; it must be a mapping"),
+    "a role that is a text": ("roles:\n  actor: Worker\n", "role 'actor' is a str; it must be a mapping"),
+    "a trainer that is a text": (
+        "trainer: Finishes\n",
+        "the trainer is a str; it must be a mapping with module and class",
+    ),
+    "parts that are no mapping": (
+        f"roles:\n  actor: {{module: {WORK}, class: Worker, parts: [a]}}\n",
+        "parts of role 'actor' is a list; it must be a mapping",
+    ),
+    "a part that is a number": (
+        f"roles:\n  actor: {{module: {WORK}, class: Worker, parts: {{a: 2}}}}\n",
+        "part 'actor.a' is an int; it must be a mapping",
+    ),
+    "unknown key of a part": (
+        f"roles:\n  actor: {{module: {WORK}, class: Worker, parts: {{a: {{failover: role}}}}}}\n",
+        "part 'actor.a' has the unknown key 'failover'",
+    ),
+    "unknown key of the trainer": (
+        "trainer: {module: m, class: C, clas: D}\n",
+        "the trainer has the unknown key 'clas'; did you mean 'class'?",
+    ),
+    "a class without its name": (
+        f"roles:\n  actor: {{module: {WORK}}}\n",
+        "role 'actor' has no 'class', which is mandatory",
+    ),
+    "groups that are no lists": (
+        "with_collocation: [actor, rollout]\n",
+        "with_collocation[0] is a str; it must be a list",
+    ),
     "a number as a text": ("node_num: two\n", "node_num is 'two'; it must be a whole number"),
     "config file missing": ("config: nowhere.yaml\n", "nowhere.yaml': No such file or directory"),
 }

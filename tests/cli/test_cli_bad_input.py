@@ -16,6 +16,7 @@ CASES = {
     "unknown class": (["plan", "typo.yaml"], 2, "has no class 'PacedAktor'; did you mean 'PacedActor'?"),
     "unknown module": (["run", "typo.yaml"], 2, "the trainer is 'nowhere.PacedTrainer': there is no module 'nowhere'"),
     "bad name": (["run", PACED, "--name", "no spaces"], 2, "job name 'no spaces' is not allowed"),
+    "an empty name": (["run", PACED, "--name", ""], 2, "job name '' is not allowed; use 1 to 63 letters"),
     "half an override": (["run", PACED, "--set", "steps"], 2, "override 'steps' is not written as key=value"),
     "override of words": (
         ["plan", "--framework", "verl", "--set", "a=1", "--", "b=2"],

@@ -132,7 +132,7 @@ def test_all_problems_of_a_cluster_file_are_said_at_once(shell, tmp_path):
         "node: 3\n"
         "nodes:\n"
         "  - {count: 0, resource: {GPU: 2}, labels: {rack: yes}}\n"
-        "  - {name: a, count: 2, address: 10.0.0.9, resources: {GPU: -1, CPU: many}}\n"
+        "  - {name: a, count: 2, address: 10.0.0.9, resources: {GPU: -1, CPU: many, nvme: 1}}\n"
         "  - {name: a-1, resources: {GPU: 1}}\n"
         "  - gpu\n"
     )
@@ -140,15 +140,16 @@ def test_all_problems_of_a_cluster_file_are_said_at_once(shell, tmp_path):
 
     assert ran.code == 2
     assert ran.json["error"]["problems"] == [
-        "'cluster.yaml' has the unknown key 'node'; did you mean 'nodes'?",
-        "'nodes[0]' has the unknown key 'resource'; did you mean 'resources'?",
-        "'nodes[0]' has count=0; it must be a whole number from 1 on",
-        "'nodes[0]' needs 'resources', a mapping such as {GPU: 8, CPU: 96}",
-        "'nodes[0].labels.rack' is True; it must be text, in quotes if need be",
-        "'nodes[1]' has count=2 and an address; an address is for one node",
-        "'nodes[1]' has resource 'GPU'=-1; it must be a number from 0 on",
-        "'nodes[1]' has resource 'CPU'='many'; it must be a number from 0 on",
-        "'nodes[3]' is a str; it must be a mapping with resources",
+        "count of nodes[0] is 0; it must be at least 1",
+        "nodes[0] has no 'resources', which is mandatory",
+        "'rack' in labels of nodes[0] is True; it must be text, in quotes if need be",
+        "nodes[0] has the unknown key 'resource'; did you mean 'resources'? "
+        "known: count, resources, labels, name, address",
+        "'GPU' in resources of nodes[1] is -1; it must be at least 0",
+        "'CPU' in resources of nodes[1] is 'many'; it must be a number",
+        "nodes[3] is a str; it must be a mapping",
+        "'cluster.yaml' has the unknown key 'node'; did you mean 'nodes'? known: nodes",
+        "2 nodes have the address '10.0.0.9'; an address is for one node",
         "2 nodes are named 'a-1'; give each another name",
     ]
 

@@ -11,7 +11,7 @@ from dlrl_core.errors import ErrorIdentity
 from dlrl_core.failover import Finding, Situation
 from dlrl_core.failover import decide as decided
 from dlrl_core.spec.job_spec import RestartBudget
-from dlrl_core.spec.survival import FailoverScope
+from dlrl_core.spec.role_values import FailoverScope
 
 DECLARED = {
     "actor": FailoverScope.ROLE,

@@ -57,7 +57,7 @@ def test_a_role_is_there_if_openrlhf_would_have_it(words, totals):
     ],
 )
 def test_roles_share_devices_as_in_openrlhf(words, groups):
-    assert [tuple(group) for group in spec_of(f"{EQUAL} {words}").collocations] == groups
+    assert [tuple(group) for group in spec_of(f"{EQUAL} {words}").with_collocation] == groups
 
 
 @pytest.mark.parametrize(

@@ -49,5 +49,5 @@ def test_a_plan_has_the_roles_and_the_collocation_of_the_script():
         spec = job_of(*scripts(version)[name]).spec
 
         assert {role.role: role.total for role in spec.roles} == roles, name
-        assert [tuple(group) for group in spec.collocations] == collocations, name
+        assert [tuple(group) for group in spec.with_collocation] == collocations, name
         assert (spec.node_num, spec.device_per_node) == shape, name

@@ -63,7 +63,7 @@ def _foes(spec: JobSpec, groups: list[HostUnit]) -> set[tuple[int, int]]:
 
     return {
         (i, j)
-        for separation in spec.separations
+        for separation in spec.without_collocation
         for one, other in itertools.permutations(separation, 2)
         for i, first in enumerate(groups)
         for j, second in enumerate(groups)

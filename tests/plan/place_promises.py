@@ -34,7 +34,7 @@ def _device_groups(spec: JobSpec, cluster: ClusterView, plan: ExecutionPlan) -> 
         guests[workload.bundle].add((full_name(workload), workload.part_rank))
     for workload in plan.workloads:
         name = full_name(workload)
-        group = spec.collocation_of(name) or (name,)
+        group = next((group for group in spec.with_collocation if name in group), ()) or (name,)
         if guests[workload.bundle] != {(str(one), workload.part_rank) for one in group}:
             yield f"{workload.name} sits with {guests[workload.bundle]}"
         roles = {str(one).partition(".")[0] for one in group} if len(group) > 1 else set()
@@ -45,7 +45,7 @@ def _device_groups(spec: JobSpec, cluster: ClusterView, plan: ExecutionPlan) -> 
 def _host_groups(spec: JobSpec, cluster: ClusterView, plan: ExecutionPlan) -> Iterator[str]:
     """Rank i of the smallest role of a host collocation is on one node with its block of each other one."""
     found = by_name(plan)
-    for group in spec.host_collocations:
+    for group in spec.with_host_collocation:
         smallest = min(len(found[name]) for name in group)
         for name in group:
             block = len(found[name]) // smallest
@@ -61,7 +61,7 @@ def _separations(spec: JobSpec, cluster: ClusterView, plan: ExecutionPlan) -> It
     for workload in plan.workloads:
         for name in {full_name(workload), workload.role.value}:
             nodes[name].add(workload.node)
-    for group in spec.separations:
+    for group in spec.without_collocation:
         for one, other in itertools.combinations(group, 2):
             if nodes[one] & nodes[other]:
                 yield f"'{one}' and '{other}' meet on {nodes[one] & nodes[other]}"
@@ -72,15 +72,15 @@ def _labels(spec: JobSpec, cluster: ClusterView, plan: ExecutionPlan) -> Iterato
     views = {node.node_id: node for node in cluster.nodes}
     labels = [views[node.node_id].labels for node in plan.nodes]
     found = by_name(plan)
-    for name, seating in spec.seatings.items():
+    for name, request in spec.placement_requests.items():
         nodes = [labels[workload.node] for workload in found[name]]
-        if not all(node.get(label) in values for node in nodes for label, values in seating.node_labels.items()):
+        if not all(node.get(label) in values for node in nodes for label, values in request.node_labels.items()):
             yield f"'{name}' is on a node without its labels"
-        for label in filter(None, (seating.pack_into, seating.spread_over)):
+        for label in filter(None, (request.pack_into, request.spread_over)):
             if not all(label in node for node in nodes):
                 yield f"'{name}' is on a node without the label '{label}'"
-        if seating.pack_into and len({node.get(seating.pack_into) for node in nodes}) > 1:
-            yield f"'{name}' is in more than one '{seating.pack_into}'"
+        if request.pack_into and len({node.get(request.pack_into) for node in nodes}) > 1:
+            yield f"'{name}' is in more than one '{request.pack_into}'"
     for unit in host_units(spec):
         size = len(found[unit.first]) // unit.seats[unit.first]
         on = [found[unit.first][index * unit.seats[unit.first]].node for index in range(size)]

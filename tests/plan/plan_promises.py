@@ -60,11 +60,11 @@ def _bundles(spec: JobSpec, cluster: ClusterView, plan: ExecutionPlan) -> Iterat
 def _demands(spec: JobSpec, cluster: ClusterView, plan: ExecutionPlan) -> Iterator[str]:
     """Each workload gets what it asked for, and the share of its devices that it asked for or that is left."""
     for workload in plan.workloads:
-        seating = spec.seatings[full_name(workload)]
-        for name, amount in {"CPU": 1, **seating.resource}.items():
+        request = spec.placement_requests[full_name(workload)]
+        for name, amount in {"CPU": 1, **request.resource}.items():
             if name != spec.device_type and steps(workload.resources.get(name, 0)) < steps(amount):
-                yield f"{workload.name} has {workload.resources}, it asked for {seating.resource}"
-        asked = seating.resource.get(spec.device_type)
+                yield f"{workload.name} has {workload.resources}, it asked for {request.resource}"
+        asked = request.resource.get(spec.device_type)
         if asked is not None and abs(float(Fraction(workload.share)) - asked) > 1e-4:
             yield f"{workload.name} has the share {workload.share}, it asked for {asked}"
         if abs(Fraction(workload.share) - Fraction(workload.resources[spec.device_type])) > Fraction(1, 10_000):
@@ -73,8 +73,12 @@ def _demands(spec: JobSpec, cluster: ClusterView, plan: ExecutionPlan) -> Iterat
     for workload in plan.workloads:
         guests[workload.bundle].append(workload)
     for together in guests.values():
-        if any(spec.device_type not in spec.seatings[full_name(one)].resource for one in together):
-            rest = [one.share for one in together if spec.device_type not in spec.seatings[full_name(one)].resource]
+        if any(spec.device_type not in spec.placement_requests[full_name(one)].resource for one in together):
+            rest = [
+                one.share
+                for one in together
+                if spec.device_type not in spec.placement_requests[full_name(one)].resource
+            ]
             if len(set(rest)) > 1 or sum(Fraction(one.share) for one in together) != 1:
                 yield f"shares {[one.share for one in together]}: what is left is not shared evenly"
             if sum(steps(one.resources[spec.device_type]) for one in together) != 10_000:
@@ -84,18 +88,20 @@ def _demands(spec: JobSpec, cluster: ClusterView, plan: ExecutionPlan) -> Iterat
 def _ranks(spec: JobSpec, cluster: ClusterView, plan: ExecutionPlan) -> Iterator[str]:
     """Ranks are complete and run through the parts in order; counts are as asked."""
     sizes = Counter(full_name(workload) for workload in plan.workloads)
-    for name, seating in spec.seatings.items():
-        least = seating.total if seating.min_total is None else seating.min_total
-        if not least <= sizes[name] <= seating.total or sizes[name] % (seating.per_node or 1):
-            yield f"'{name}' has {sizes[name]} workloads: {seating}"
+    for name, request in spec.placement_requests.items():
+        least = request.total if request.min_total is None else request.min_total
+        if not least <= sizes[name] <= request.total or sizes[name] % (request.per_node or 1):
+            yield f"'{name}' has {sizes[name]} workloads: {request}"
         on_node = Counter(workload.node for workload in plan.workloads if full_name(workload) == name)
-        if seating.per_node and set(on_node.values()) != {seating.per_node}:
-            yield f"'{name}' has {on_node} on its nodes, per_node={seating.per_node}"
+        if request.per_node and set(on_node.values()) != {request.per_node}:
+            yield f"'{name}' has {on_node} on its nodes, per_node={request.per_node}"
     for role in spec.roles:
         mine = plan.of_role(role.role)
         expected = [
             (f"{role.role.value}-{rank}", rank, len(mine), name, part_rank, sizes[name])
-            for rank, (name, part_rank) in enumerate((name, i) for name in role.seatings for i in range(sizes[name]))
+            for rank, (name, part_rank) in enumerate(
+                (name, i) for name in role.placement_requests for i in range(sizes[name])
+            )
         ]
         if [(w.name, w.rank, w.world_size, full_name(w), w.part_rank, w.part_size) for w in mine] != expected:
             yield f"the ranks of '{role.role}' are wrong"

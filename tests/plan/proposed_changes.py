@@ -36,7 +36,7 @@ def _with_item(item: str, spec: JobSpec, cluster: ClusterView) -> Changed:
     if found := re.fullmatch(r"(total|min_total)=(\d+) for '(.+)'", item):
         return _with_roles(spec, {found[3]: {found[1]: int(found[2])}}), cluster
     if found := re.fullmatch(r"CPU=([\d.]+) for '(.+)'", item):
-        resource = {**spec.seatings[found[2]].resource, "CPU": float(found[1])}
+        resource = {**spec.placement_requests[found[2]].resource, "CPU": float(found[1])}
         return _with_roles(spec, {found[2]: {"resource": resource}}), cluster
     found = re.fullmatch(r"(\d+) more nodes? like (.+)", item)
     assert found, item
@@ -49,9 +49,9 @@ def _with_item(item: str, spec: JobSpec, cluster: ClusterView) -> Changed:
 
 def _without_separations(proposal: str, spec: JobSpec) -> JobSpec:
     dropped = [set(re.findall(r"'(.+?)'", names)) for names in proposal.split(", nor of ")]
-    kept = tuple(group for group in spec.separations if set(group) not in dropped)
-    assert len(kept) < len(spec.separations)
-    return spec.model_copy(update={"separations": kept})
+    kept = tuple(group for group in spec.without_collocation if set(group) not in dropped)
+    assert len(kept) < len(spec.without_collocation)
+    return spec.model_copy(update={"without_collocation": kept})
 
 
 def _with_roles(spec: JobSpec, updates: dict[str, dict[str, Any]]) -> JobSpec:

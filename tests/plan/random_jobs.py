@@ -53,7 +53,7 @@ def random_job(random: Random, size: Size = MEDIUM) -> JobSpec:
     device_type = random.choice(("GPU", "GPU", "GPU", "NPU", "CPU"))
     node_num = _large(random, size.nodes)
     names = _names(random, size)
-    collocations, host_collocations, seatings, owner = [], [], {}, {}
+    collocations, host_collocations, placement_requests, owner = [], [], {}, {}
     for index, members in enumerate(_grouped(random, names)):
         devices = _grouped(random, members)
         counts = _counts(random, size, node_num)
@@ -63,22 +63,22 @@ def random_job(random: Random, size: Size = MEDIUM) -> JobSpec:
             scaled = {key: None if value is None else value * block for key, value in counts.items()}
             resources = _resources(random, len(group), device_type)
             for name, resource in zip(group, resources, strict=True):
-                seatings[name] = {**scaled, "resource": resource}
+                placement_requests[name] = {**scaled, "resource": resource}
                 owner[name] = index
             if len(group) > 1:
                 collocations.append(tuple(group))
         if len(devices) > 1:
             host_collocations.append(tuple(random.choice(group) for group in devices))
-        seatings[random.choice(members)].update(_wishes(random, size))
+        placement_requests[random.choice(members)].update(_wishes(random, size))
     return JobSpec(
         trainer=CLASS,
         node_num=node_num,
         device_per_node=_large(random, size.devices),
         device_type=device_type,
-        roles=_roles(seatings, names),
-        collocations=tuple(collocations),
-        host_collocations=tuple(host_collocations),
-        separations=_separations(random, owner),
+        roles=_roles(placement_requests, names),
+        with_collocation=tuple(collocations),
+        with_host_collocation=tuple(host_collocations),
+        without_collocation=_separations(random, owner),
         spare_nodes=random.choice((0, 0, 0, 0, 1, 2)),
     )
 
@@ -175,13 +175,13 @@ def _resources(random: Random, members: int, device_type: str) -> list[dict[str,
     return resources
 
 
-def _roles(seatings: dict[str, dict[str, Any]], names: list[str]) -> tuple[RoleSpec, ...]:
+def _roles(placement_requests: dict[str, dict[str, Any]], names: list[str]) -> tuple[RoleSpec, ...]:
     roles = []
     for role in dict.fromkeys(name.partition(".")[0] for name in names):
-        if role in seatings:
-            roles.append(RoleSpec(role=RoleType(role), cls=CLASS, **seatings[role]))
+        if role in placement_requests:
+            roles.append(RoleSpec(role=RoleType(role), cls=CLASS, **placement_requests[role]))
             continue
-        parts = [PartSpec(name=n.partition(".")[2], **seatings[n]) for n in names if n.startswith(f"{role}.")]
+        parts = [PartSpec(name=n.partition(".")[2], **placement_requests[n]) for n in names if n.startswith(f"{role}.")]
         total = sum(part.total for part in parts)
         roles.append(RoleSpec(role=RoleType(role), cls=CLASS, total=total, parts=tuple(parts)))
     return tuple(roles)

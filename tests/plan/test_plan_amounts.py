@@ -82,7 +82,7 @@ def test_roles_on_one_device_get_the_shares_they_ask_for(asked, shares, amounts)
     roles = [
         role(name, resource={} if share is None else {"GPU": share}) for name, share in zip(names, asked, strict=True)
     ]
-    spec = job(*roles, device_per_node=2, collocations=(tuple(names),) if len(names) > 1 else ())
+    spec = job(*roles, device_per_node=2, with_collocation=(tuple(names),) if len(names) > 1 else ())
     plan = make_plan(spec, cluster(2))
     assert [workload.share for workload in plan.workloads] == shares
     assert [workload.resources["GPU"] for workload in plan.workloads] == amounts
@@ -96,7 +96,7 @@ def test_a_share_reserves_its_whole_device():
 
 def test_shares_that_were_rounded_up_still_take_one_device():
     roles = [role(name, resource={"GPU": 0.3334}) for name in NAMES[:3]]
-    assert make_plan(job(*roles, collocations=(tuple(NAMES[:3]),)), cluster(1)).device_count == 1
+    assert make_plan(job(*roles, with_collocation=(tuple(NAMES[:3]),)), cluster(1)).device_count == 1
 
 
 def test_a_device_that_is_free_in_part_is_not_used():

@@ -22,7 +22,7 @@ def test_the_seeds_example_fills_three_nodes_of_two_devices():
 
 
 def test_collocated_roles_share_a_device_rank_by_rank():
-    spec = job(role("actor", 2), role("rollout", 2), device_per_node=2, collocations=(("actor", "rollout"),))
+    spec = job(role("actor", 2), role("rollout", 2), device_per_node=2, with_collocation=(("actor", "rollout"),))
     plan = make_plan(spec, cluster(2))
     assert devices_of(plan, "actor") == devices_of(plan, "rollout") == [(0, (0,)), (0, (1,))]
     assert {workload.device_collocation for workload in plan.workloads} == {"ACTOR,ROLLOUT"}
@@ -30,7 +30,11 @@ def test_collocated_roles_share_a_device_rank_by_rank():
 
 def test_a_rank_has_its_block_of_the_larger_role_on_its_node():
     spec = job(
-        role("actor", 2), role("rollout", 6), node_num=2, device_per_node=4, host_collocations=(("actor", "rollout"),)
+        role("actor", 2),
+        role("rollout", 6),
+        node_num=2,
+        device_per_node=4,
+        with_host_collocation=(("actor", "rollout"),),
     )
     plan = make_plan(spec, cluster(4, 4))
     assert nodes_of(plan, "actor") == ["node-0", "node-1"]
@@ -39,14 +43,16 @@ def test_a_rank_has_its_block_of_the_larger_role_on_its_node():
 
 
 def test_separated_roles_meet_on_no_node():
-    spec = job(role("actor", 3), role("rollout", 3), node_num=2, device_per_node=8, separations=(("actor", "rollout"),))
+    spec = job(
+        role("actor", 3), role("rollout", 3), node_num=2, device_per_node=8, without_collocation=(("actor", "rollout"),)
+    )
     plan = make_plan(spec, cluster(8, 8))
     assert set(nodes_of(plan, "actor")).isdisjoint(nodes_of(plan, "rollout"))
 
 
 def test_a_role_that_is_separated_stands_for_all_its_parts():
     rollout = parted("rollout", part("prefill"), part("decode"))
-    spec = job(role("actor"), rollout, node_num=2, device_per_node=2, separations=(("actor", "rollout"),))
+    spec = job(role("actor"), rollout, node_num=2, device_per_node=2, without_collocation=(("actor", "rollout"),))
     plan = make_plan(spec, cluster(2, 2))
     assert set(nodes_of(plan, "actor")).isdisjoint(nodes_of(plan, "rollout"))
 
@@ -77,7 +83,7 @@ def test_a_node_that_fits_tightest_is_taken_first():
 def test_ranks_run_through_the_parts_in_order_wherever_a_part_sits():
     """The second part shares devices with the actor, which comes first in the plan."""
     rollout = parted("rollout", part("prefill", 2), part("decode", 3))
-    spec = job(role("actor", 3), rollout, device_per_node=8, collocations=(("actor", "rollout.decode"),))
+    spec = job(role("actor", 3), rollout, device_per_node=8, with_collocation=(("actor", "rollout.decode"),))
     mine = make_plan(spec, cluster(8)).of_role(RoleType.ROLLOUT)
     assert [(one.rank, one.part, one.part_rank) for one in mine] == [
         (0, "prefill", 0), (1, "prefill", 1), (2, "decode", 0), (3, "decode", 1), (4, "decode", 2),
@@ -159,7 +165,7 @@ def test_an_elastic_role_that_is_spread_may_fit_with_more_where_it_does_not_with
         role("actor", 2, 2, node_labels={"rack": ("a",)}),
         role("rollout", 5, min_total=3, spread_over="rack"),
     )
-    spec = job(*roles, node_num=3, device_per_node=2, separations=(("actor", "rollout"),))
+    spec = job(*roles, node_num=3, device_per_node=2, without_collocation=(("actor", "rollout"),))
     assert len(make_plan(spec, cluster(2, 2, 2, racks="abc")).of_role(RoleType.ROLLOUT)) == 4
 
 

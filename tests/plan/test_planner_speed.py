@@ -37,7 +37,7 @@ def large_job(nodes: int) -> JobSpec:
         role("reward", nodes, resource={"GPU": 0.0}),
         node_num=nodes,
         device_per_node=8,
-        collocations=(("actor", "rollout"),),
+        with_collocation=(("actor", "rollout"),),
         spare_nodes=nodes // 100,
     )
 
@@ -83,7 +83,7 @@ HARD_TO_REFUSE = {
             role("critic", n),
             node_num=n,
             device_per_node=8,
-            separations=(("actor", "rollout"), ("critic", "rollout")),
+            without_collocation=(("actor", "rollout"), ("critic", "rollout")),
         ),
         cluster(n, (3, 4)),
     ),

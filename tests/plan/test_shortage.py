@@ -41,12 +41,12 @@ OWN_SHAPE = {
         "the job has node_num=1 x device_per_node=4; it would fit with node_num=2, or with device_per_node=5",
     ),
     "a host group": (
-        job(role("actor", 2), role("rollout", 4), device_per_node=4, host_collocations=(("actor", "rollout"),)),
+        job(role("actor", 2), role("rollout", 4), device_per_node=4, with_host_collocation=(("actor", "rollout"),)),
         "roles 'actor' + 'rollout' need 2 x 3 GPU; the job has node_num=1 x device_per_node=4; "
         "it would fit with node_num=2, or with device_per_node=6",
     ),
     "a separation": (
-        job(role("actor"), role("reward", 2, resource={"GPU": 0.0}), separations=(("actor", "reward"),)),
+        job(role("actor"), role("reward", 2, resource={"GPU": 0.0}), without_collocation=(("actor", "reward"),)),
         "role 'reward' needs 2 x 1 CPU, on no node of 'actor', beside 'actor'; "
         "the job has node_num=1 x device_per_node=1; "
         "it would fit with node_num=2, or with no separation of 'actor' and 'reward'",

@@ -32,7 +32,7 @@ def thirds() -> ExecutionPlan:
         node_num=2,
         device_per_node=3,
         spare_nodes=1,
-        collocations=(("actor", "rollout", "reference"),),
+        with_collocation=(("actor", "rollout", "reference"),),
     )
 
 

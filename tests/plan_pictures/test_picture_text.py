@@ -49,7 +49,7 @@ def test_parts_are_named_and_what_nobody_uses_is_shown():
 
 
 def test_a_bar_shows_the_proportion_of_unequal_shares():
-    plan = planned(role(ACTOR, resource={"GPU": 0.7}), role(ROLLOUT), collocations=(("actor", "rollout"),))
+    plan = planned(role(ACTOR, resource={"GPU": 0.7}), role(ROLLOUT), with_collocation=(("actor", "rollout"),))
     bar = str(plan).splitlines()[2].split("|")
 
     assert [text.strip() for text in bar[1:3]] == ["actor-0 70%", "rollout-0 30%"]
@@ -76,7 +76,7 @@ def test_a_narrow_terminal_gets_a_line_for_each_role_of_a_device():
 def test_nodes_that_are_alike_are_drawn_once():
     plan = planned(
         role(ACTOR, 20), role(ROLLOUT, 20), role(CRITIC, 20), node_num=30, device_per_node=2,
-        collocations=(("actor", "rollout"),),
+        with_collocation=(("actor", "rollout"),),
     )  # fmt: skip
 
     assert str(plan) == (

@@ -118,7 +118,7 @@ from dlrl_core import RoleType
 from dlrl_core.spec import ClassRef, JobSpec, RoleSpec
 cls = ClassRef(module="m", class_name="C")
 spec = JobSpec(roles=tuple(RoleSpec(role=role, cls=cls) for role in ("actor", "critic", "rollout")))
-print(json.dumps(plugin_host().policy("acme_pair")(spec).collocations))
+print(json.dumps(plugin_host().policy("acme_pair")(spec).with_collocation))
 """,
         acme_site,
     )

@@ -222,15 +222,15 @@ def test_colocate_sync_puts_all_roles_into_one_group(site):
 
     placed = host_of(site).policy("colocate_sync")(spec)
 
-    assert placed.collocations == ((RoleType.ACTOR, RoleType.ROLLOUT, RoleType.CRITIC),)
+    assert placed.with_collocation == ((RoleType.ACTOR, RoleType.ROLLOUT, RoleType.CRITIC),)
     assert problems_of(placed) == []
 
 
 def test_colocate_sync_keeps_what_the_user_collocated(site):
     pair = (RoleType.ACTOR, RoleType.ROLLOUT)
-    spec = spec_with(RoleType.ACTOR, RoleType.ROLLOUT, RoleType.CRITIC, collocations=(pair,))
+    spec = spec_with(RoleType.ACTOR, RoleType.ROLLOUT, RoleType.CRITIC, with_collocation=(pair,))
 
-    assert host_of(site).policy("colocate_sync")(spec).collocations == (pair,)
+    assert host_of(site).policy("colocate_sync")(spec).with_collocation == (pair,)
 
 
 def test_colocate_sync_leaves_a_single_role_alone(site):

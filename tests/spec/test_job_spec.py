@@ -88,7 +88,7 @@ def test_a_whole_spec_round_trips():
             RoleSpec(role=RoleType.ACTOR, cls=ref, total=2, per_node=1, env={"X": "y"}, resource={"CPU": 0.5}),
             RoleSpec(role=RoleType.ROLLOUT, cls=ref, total=2, per_node=1),
         ),
-        collocations=((RoleType.ACTOR, RoleType.ROLLOUT),),
+        with_collocation=((RoleType.ACTOR, RoleType.ROLLOUT),),
     )
     assert JobSpec.from_json(spec.to_json()) == spec
 

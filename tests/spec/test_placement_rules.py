@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlrl_core.spec import ClassRef, JobSpec, PartSpec, RoleSpec, problems_of
-from dlrl_core.spec.affinity import device_groups, host_groups, separated_pairs
+from dlrl_core.spec.rules import device_groups, host_groups, separated_pairs
 
 CLASS = ClassRef(module="m", class_name="C")
 
@@ -27,9 +27,9 @@ def parts(*names: str, total: int | None = None, **more) -> JobSpec:
     return job(role("actor", len(specs) if total is None else total, parts=specs, **more))
 
 
-TOGETHER = {"collocations": (("actor", "rollout"),)}
-BESIDE = {"host_collocations": (("actor", "rollout"),)}
-APART = {"separations": (("actor", "rollout"),)}
+TOGETHER = {"with_collocation": (("actor", "rollout"),)}
+BESIDE = {"with_host_collocation": (("actor", "rollout"),)}
+APART = {"without_collocation": (("actor", "rollout"),)}
 
 MISTAKES = {
     "part name": (
@@ -46,12 +46,6 @@ MISTAKES = {
         parts("a", min_total=1),
         "role 'actor' has min_total and parts; say min_total on the parts",
     ),
-    "total 0": (job(role("actor", 0)), "role 'actor' has total=0; it must be at least 1"),
-    "part total 0": (
-        job(role("actor", 0, parts=(PartSpec(name="a", total=0),))),
-        "part 'actor.a' has total=0; it must be at least 1",
-    ),
-    "per_node 0": (job(role("actor", 1, 0)), "role 'actor' has per_node=0; it must be at least 1"),
     "total no multiple": (
         job(role("actor", 3, 2)),
         "role 'actor' has total=3 and per_node=2; total must be a multiple of per_node",
@@ -59,10 +53,6 @@ MISTAKES = {
     "min_total no multiple": (
         job(role("actor", 4, 2, min_total=3)),
         "role 'actor' has min_total=3 and per_node=2; min_total must be a multiple of per_node",
-    ),
-    "min_total 0": (
-        job(role("actor", 4, min_total=0)),
-        "role 'actor' has total=4 and min_total=0; min_total is from 1 to total",
     ),
     "min_total too large": (
         job(role("actor", 4, min_total=5)),
@@ -75,15 +65,6 @@ MISTAKES = {
     "too many nodes at least": (
         job(role("actor", 12, 2, min_total=10)),
         "role 'actor' has min_total=10 and per_node=2, which takes 5 nodes; the job has node_num=4",
-    ),
-    "resource without a name": (job(role("actor", resource={"": 1})), "role 'actor' has a resource with an empty name"),
-    "resource negative": (
-        job(role("actor", resource={"CPU": -1})),
-        "role 'actor' has resource 'CPU'=-1; it must be a number from 0 on",
-    ),
-    "resource not a number": (
-        job(role("actor", resource={"CPU": float("nan")})),
-        "role 'actor' has resource 'CPU'=nan; it must be a number from 0 on",
     ),
     "one and a half devices": (
         job(role("actor", resource={"GPU": 1.5})),
@@ -101,10 +82,6 @@ MISTAKES = {
         job(role("actor", resource={"GPU": 0.7}), role("rollout", resource={"GPU": 0.7}), **TOGETHER),
         "the roles 'actor', 'rollout' share one device and ask for 1.4 GPU of it; "
         "their shares must add up to at most 1",
-    ),
-    "label without values": (
-        job(role("actor", node_labels={"zone": ()})),
-        "role 'actor' has the node label 'zone' with no value; name a label and its values",
     ),
     "spread and packed": (
         job(role("actor", spread_over="zone", pack_into="zone")),
@@ -161,23 +138,23 @@ MISTAKES = {
         "the roles 'actor' and 'rollout' are collocated and separated; choose one",
     ),
     "separated from its own part": (
-        parts("a", "b").model_copy(update={"separations": (("actor", "actor.a"),)}),
+        parts("a", "b").model_copy(update={"without_collocation": (("actor", "actor.a"),)}),
         "separation of 'actor' from 'actor.a', which is a part of it; name the parts to separate",
     ),
     "separation of one": (
-        job(role("actor"), separations=(("actor", "actor"),)),
+        job(role("actor"), without_collocation=(("actor", "actor"),)),
         "separation of 'actor', 'actor' needs at least two different roles",
     ),
     "separation of an unknown role": (
-        job(role("actor"), separations=(("actor", "critic"),)),
+        job(role("actor"), without_collocation=(("actor", "critic"),)),
         "role 'critic' is separated but the job has no such role",
     ),
     "collocation of an unknown role": (
-        job(role("actor"), collocations=(("actor", "critic"),)),
+        job(role("actor"), with_collocation=(("actor", "critic"),)),
         "role 'critic' is collocated but the job has no such role",
     ),
     "in two host collocations": (
-        job(role("actor"), role("rollout"), role("critic"), host_collocations=(("actor", "rollout"), ("actor", "critic"))),
+        job(role("actor"), role("rollout"), role("critic"), with_host_collocation=(("actor", "rollout"), ("actor", "critic"))),
         "role 'actor' is in more than one host collocation; a role shares nodes in one group only",
     ),
     "a role that has parts": (
@@ -185,11 +162,11 @@ MISTAKES = {
         "role 'actor' has parts; say which is in the collocation: 'actor.a', 'actor.b'",
     ),
     "an unknown part": (
-        job(*parts("a", "b").roles, role("rollout"), collocations=(("actor.c", "rollout"),)),
+        job(*parts("a", "b").roles, role("rollout"), with_collocation=(("actor.c", "rollout"),)),
         "role 'actor' has no part 'c'; its parts are 'actor.a', 'actor.b'",
     ),
     "a part of a role without": (
-        job(role("actor"), role("rollout"), collocations=(("actor.c", "rollout"),)),
+        job(role("actor"), role("rollout"), with_collocation=(("actor.c", "rollout"),)),
         "role 'actor' has no part 'c'; it has no parts",
     ),
 }  # fmt: skip
@@ -198,7 +175,7 @@ MISTAKES = {
 @pytest.mark.parametrize("case", MISTAKES)
 def test_a_mistake_is_told(case):
     spec, message = MISTAKES[case]
-    assert message in problems_of(spec)
+    assert message in [problem.text for problem in problems_of(spec)]
 
 
 @pytest.mark.parametrize(
@@ -212,9 +189,9 @@ def test_a_mistake_is_told(case):
         job(role("actor", resource={"GPU": 4})),
         job(role("actor", 12, 2, min_total=8)),
         job(*(role(name, resource={"GPU": 0.3334}) for name in ("actor", "rollout", "critic")),
-            collocations=(("actor", "rollout", "critic"),)),
+            with_collocation=(("actor", "rollout", "critic"),)),
         job(role("actor", resource={"CPU": 1.5}), device_type="CPU"),
-        job(role("rollout"), *parts("a", "b").roles, separations=(("actor", "rollout"), ("actor.a", "actor.b"))),
+        job(role("rollout"), *parts("a", "b").roles, without_collocation=(("actor", "rollout"), ("actor.a", "actor.b"))),
     ],
 )  # fmt: skip
 def test_what_is_right_has_no_problems(spec):
@@ -224,14 +201,14 @@ def test_what_is_right_has_no_problems(spec):
 def test_collocations_of_both_kinds_join_into_one_host_group():
     spec = job(
         *(role(name, 2) for name in ("actor", "rollout", "critic", "reward")),
-        collocations=(("critic", "actor"),),
-        host_collocations=(("critic", "reward"),),
+        with_collocation=(("critic", "actor"),),
+        with_host_collocation=(("critic", "reward"),),
     )
     assert device_groups(spec) == [("actor", "critic"), ("rollout",), ("reward",)]
     assert host_groups(spec) == [(("actor", "critic"), ("reward",)), (("rollout",),)]
 
 
 def test_a_role_that_is_separated_is_separated_with_all_its_parts():
-    spec = job(role("rollout"), *parts("a", "b").roles, separations=(("rollout", "actor", "actor"),))
+    spec = job(role("rollout"), *parts("a", "b").roles, without_collocation=(("rollout", "actor", "actor"),))
     expected = {("rollout", "actor.a"), ("rollout", "actor.b")}
     assert separated_pairs(spec) == expected | {(two, one) for one, two in expected}

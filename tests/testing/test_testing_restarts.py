@@ -13,7 +13,7 @@ from dlrl_conformance.restarts import (
 )
 from dlrl_conformance.watched_job import WatchedJob
 from dlrl_core.spec import ClassRef, JobSpec, RoleSpec
-from dlrl_core.spec.survival import FailoverScope
+from dlrl_core.spec.role_values import FailoverScope
 
 EVERYBODY = ["master", "trainer", "actor-0", "actor-1", "rollout-0", "rollout-1", "reward-0"]
 WORKLOADS = {name for name in EVERYBODY if "-" in name}

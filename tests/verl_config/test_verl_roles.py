@@ -39,7 +39,7 @@ def test_a_role_is_there_if_verl_would_have_it(values, totals):
     ],
 )
 def test_roles_of_one_pool_share_its_devices(values, groups):
-    assert [tuple(group) for group in spec_of(**values).collocations] == groups
+    assert [tuple(group) for group in spec_of(**values).with_collocation] == groups
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_rewards_of_a_function_take_no_device():
 def test_a_reward_model_has_a_server_on_each_device_of_the_policy():
     spec = spec_of(**REWARD_MODEL)
 
-    assert [tuple(group) for group in spec.collocations] == [("actor", "critic", "rollout", "reward")]
+    assert [tuple(group) for group in spec.with_collocation] == [("actor", "critic", "rollout", "reward")]
     reward = spec.role(RoleType.REWARD)
     assert (reward.total, reward.cls.class_name) == (4, "RewardModelWorkload")
 

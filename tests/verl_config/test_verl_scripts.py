@@ -36,7 +36,7 @@ def test_a_plan_has_the_roles_and_the_pool_of_the_script(name):
     spec = job_of_script(name).spec
 
     assert {role.role: role.total for role in spec.roles} == roles
-    assert [set(group) for group in spec.collocations] == [set(roles) - {"reward"}]
+    assert [set(group) for group in spec.with_collocation] == [set(roles) - {"reward"}]
     assert (spec.node_num, spec.device_per_node) == shape
 
 

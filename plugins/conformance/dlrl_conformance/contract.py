@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import importlib.metadata
 import os
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from dlrl_core.plugin import API_VERSION, FrameworkAdapter, FrameworkDefaults
 from dlrl_core.plugin.discovery import normalised
 from dlrl_core.spec import ConfigValue, JobSpec
-from dlrl_core.spec.survival import FailoverScope
+from dlrl_core.spec.role_values import FailoverScope
 
 UNKNOWN_KEY = "no_such_key"
 
@@ -59,9 +58,9 @@ def modules_of_framework(adapter: FrameworkAdapter) -> frozenset[str]:
 
 def read_plain(adapter: FrameworkAdapter, config: Any) -> dict[str, Any]:
     """What `fill` is given for a config in any form that the builder takes."""
-    from dlrl_core.api.assemble import _config_source
+    from dlrl_core.api.config_input import config_source
 
-    return ConfigValue.of(adapter.read_config(_config_source(config))).plain()
+    return ConfigValue.of(adapter.read_config(config_source(config))).plain()
 
 
 def config_problems(config: ConfigValue, spec: JobSpec) -> list[str]:
@@ -95,13 +94,13 @@ def fill_problems(adapter: FrameworkAdapter, config: Mapping[str, Any]) -> list[
 
 
 def _differing(one: FrameworkDefaults, other: FrameworkDefaults) -> list[str]:
-    names = [field.name for field in dataclasses.fields(one) if getattr(one, field.name) != getattr(other, field.name)]
+    names = [name for name in type(one).model_fields if getattr(one, name) != getattr(other, name)]
     return names or (["the order of roles"] if list(one.roles) != list(other.roles) else [])
 
 
 def role_problems(filled: FrameworkDefaults) -> list[str]:
     """Classes, counts and scopes. Classes are looked up in the source of their modules, which are not imported."""
-    from dlrl_core.api.class_source import source_problems
+    from dlrl_core.api.class_check import source_problems
 
     problems = source_problems("the trainer", filled.trainer)
     if not filled.roles:

@@ -10,7 +10,7 @@ from dlrl_core.context import JobView
 from dlrl_core.failover import declared_scopes, role_of
 from dlrl_core.scheduler.names import MASTER, TRAINER
 from dlrl_core.spec import JobSpec
-from dlrl_core.spec.survival import FailoverScope
+from dlrl_core.spec.role_values import FailoverScope
 
 Processes = Mapping[str, tuple[int, int | None]]
 """Of everybody in a job, the incarnation and the pid; of the master, which may be anywhere, the incarnation alone."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dlrl_core.errors import SpecError
-from dlrl_core.spec.job_spec import read_yaml
+from dlrl_core.spec.config_value import read_yaml
 from dlrl_launch_script.entry_point import EntryPoint
 from dlrl_launch_script.script import SHELLS, ShellCommand, read_script
 from dlrl_launch_script.word import Word

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dlrl_core.plugin import ConfigSource, FrameworkAdapter, FrameworkDefaults, hookimpl
+from dlrl_core.plugin import ConfigSource, FrameworkAdapter, hookimpl
 from dlrl_core.roles import RoleType
 
 if TYPE_CHECKING:
+    from dlrl_core.plugin import FrameworkDefaults
     from dlrl_core.plugin.hookspecs import DoctorCheck, ImportPath
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from dlrl_core.plugin import FrameworkDefaults, RoleDefaults
 from dlrl_core.roles import RoleType
-from dlrl_core.spec.class_ref import ClassRef
-from dlrl_core.spec.survival import FailoverScope
+from dlrl_core.spec.role_values import ClassRef, FailoverScope
 from dlrl_openrlhf.config import RUNTIME_ENV, Settings, flat, known_flags
 
 _ROLES = {
@@ -25,7 +24,7 @@ _ROLES = {
 _PROMPTS_AT_ONCE = 512
 """Of one engine: each prompt is a call. vLLM itself takes 256 sequences at a time, unless told otherwise."""
 
-_HANG_S = 4 * 3600.0
+_HANG_LIMIT = 4 * 3600.0
 """Longer than any call. OpenRLHF gives up a collective after an hour, but the group for weights has no limit."""
 
 _ENV = {"TOKENIZERS_PARALLELISM": "true", "NCCL_DEBUG": "WARN", "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1"}
@@ -49,8 +48,8 @@ def job_of(config: Mapping[str, Any]) -> FrameworkDefaults:
         | {RoleType.ROLLOUT: _engines(settings, is_alone=is_engine_alone)},
         node_num=math.ceil(devices / per_node),
         device_per_node=per_node,
-        collocations=tuple(tuple(role.value for role in group) for group in groups),
-        env=env,
+        with_collocation=tuple(tuple(role.value for role in group) for group in groups),
+        global_env=env,
     )
 
 
@@ -74,7 +73,7 @@ def _engines(settings: Settings, *, is_alone: bool) -> RoleDefaults:
         total=engines if is_alone else devices,
         resource={"GPU": size} if is_alone and size > 1 else {},
         failover=FailoverScope.WORKLOAD,
-        hang_limit=_HANG_S,
+        hang_limit=_HANG_LIMIT,
         concurrency=_PROMPTS_AT_ONCE,
     )
 
@@ -84,7 +83,7 @@ def _role(role: RoleType, total: int) -> RoleDefaults:
         cls=ClassRef(module="dlrl_openrlhf.workloads", class_name=f"{role.value.title()}Workload"),
         total=total,
         failover=_scope(role, total),
-        hang_limit=_HANG_S,
+        hang_limit=_HANG_LIMIT,
     )
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dlrl_core.plugin import ConfigSource, FrameworkAdapter, FrameworkDefaults, hookimpl
+from dlrl_core.plugin import ConfigSource, FrameworkAdapter, hookimpl
 from dlrl_core.roles import RoleType
 
 if TYPE_CHECKING:
+    from dlrl_core.plugin import FrameworkDefaults
     from dlrl_core.plugin.hookspecs import DoctorCheck, ImportPath
 
 _BELOW_VERL = ("transformers", "tensordict", "datasets")

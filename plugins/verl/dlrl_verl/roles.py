@@ -12,15 +12,14 @@ from typing import Any
 
 from dlrl_core.plugin import FrameworkDefaults, RoleDefaults
 from dlrl_core.roles import RoleType
-from dlrl_core.spec.class_ref import ClassRef
-from dlrl_core.spec.survival import FailoverScope
+from dlrl_core.spec.role_values import ClassRef, FailoverScope
 from dlrl_verl.config import Settings
 from dlrl_verl.config.environment import env_of
 
 _CALLS_AT_ONCE = 1000
 """Of one server: each prompt is a call. verl gives its servers as many."""
 
-_HANG_S = 4 * 3600.0
+_HANG_LIMIT = 4 * 3600.0
 """Longer than any call. verl gives up a collective after its `nccl_timeout`, but a server's engine has no limit."""
 
 _DEVICES = {"npu": "NPU"}
@@ -39,8 +38,8 @@ def job_of(config: Mapping[str, Any]) -> FrameworkDefaults:
         node_num=settings.number("trainer.nnodes") + own_nodes,
         device_per_node=max(settings.number("trainer.n_gpus_per_node"), own_devices),
         device_type=_device_type(settings),
-        collocations=(tuple(role.value for role in shared),),
-        env=env_of(settings),
+        with_collocation=(tuple(role.value for role in shared),),
+        global_env=env_of(settings),
     )
 
 
@@ -63,7 +62,7 @@ def _model(settings: Settings, module: str, class_name: str) -> RoleDefaults:
         total=settings.devices,
         per_node=settings.number("trainer.n_gpus_per_node"),
         failover=FailoverScope.ROLE,
-        hang_limit=_HANG_S,
+        hang_limit=_HANG_LIMIT,
     )
 
 
@@ -74,7 +73,7 @@ def _servers(class_name: str, total: int, per_node: int) -> RoleDefaults:
         total=total,
         per_node=per_node,
         failover=FailoverScope.WORKLOAD,
-        hang_limit=_HANG_S,
+        hang_limit=_HANG_LIMIT,
         concurrency=_CALLS_AT_ONCE,
     )
 

@@ -14,7 +14,7 @@ from dlrl_core import RoleType, hookimpl
 from dlrl_core.errors import SpecError
 from dlrl_core.plugin import ConfigSource, FrameworkAdapter, FrameworkDefaults, RoleDefaults
 from dlrl_core.spec import ClassRef, JobSpec
-from dlrl_core.spec.survival import FailoverScope
+from dlrl_core.spec.role_values import FailoverScope
 
 DLRL_API_VERSION = 1
 
@@ -72,9 +72,9 @@ def dlrl_plan_formats() -> dict[str, str]:
 def acme_pair(spec: JobSpec) -> JobSpec:
     """Each rollout on the device of its actor; other roles have devices of their own."""
     pair = (RoleType.ACTOR, RoleType.ROLLOUT)
-    if spec.collocations or any(spec.role(role) is None for role in pair):
+    if spec.with_collocation or any(spec.role(role) is None for role in pair):
         return spec
-    return spec.model_copy(update={"collocations": (pair,)})
+    return spec.model_copy(update={"with_collocation": (pair,)})
 
 
 class AcmeAdapter(FrameworkAdapter):

@@ -8,7 +8,7 @@ from typing import Any
 
 from dlrl_core.errors import SpecError
 from dlrl_core.plugin import ConfigSource
-from dlrl_core.spec.job_spec import read_yaml
+from dlrl_core.spec.config_value import read_yaml
 from dlrl_openrlhf.config.command import training_command
 from dlrl_openrlhf.config.contradictions import contradictions
 from dlrl_openrlhf.config.flag_mapping import flags_in

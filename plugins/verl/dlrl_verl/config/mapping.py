@@ -9,7 +9,7 @@ from typing import Any
 
 from dlrl_core.errors import SpecError
 from dlrl_core.hints import did_you_mean
-from dlrl_core.spec.job_spec import read_yaml
+from dlrl_core.spec.config_value import read_yaml
 from dlrl_verl.config.composition import ConfigFiles, composed
 from dlrl_verl.config.key_tree import KeyTree
 from dlrl_verl.config.packaged import config_folder

@@ -1,4 +1,4 @@
-"""Single values laid over a config: 'lr=0.1', 'model.path=/data/m'. Values are read as YAML."""
+"""The training config as the user gave it, in any of its forms, and single values over it ('lr=0.1')."""
 
 from __future__ import annotations
 
@@ -10,16 +10,38 @@ from typing import Any
 
 from dlrl_core.errors import SpecError
 from dlrl_core.plugin import ConfigKind, ConfigSource
-from dlrl_core.spec.job_spec import read_yaml
+from dlrl_core.spec.config_value import read_yaml
 
 _log = logging.getLogger("dlrl")
 _ABSENT = object()
 
 
+def config_source(config: Any) -> ConfigSource:
+    """What was given to `.config(...)`, sorted by its form. Raises SpecError if it has none that is known."""
+    from omegaconf import OmegaConf
+
+    if config is None:
+        return ConfigSource(kind=ConfigKind.MAPPING, value={})
+    if isinstance(config, Mapping) or OmegaConf.is_config(config):
+        return ConfigSource(kind=ConfigKind.MAPPING, value=config)
+    if isinstance(config, Path) or (isinstance(config, str) and config.endswith((".yaml", ".yml"))):
+        return ConfigSource(kind=ConfigKind.YAML, value=Path(config))
+    if isinstance(config, str):
+        import shlex
+
+        return ConfigSource(kind=ConfigKind.WORDS, value=tuple(shlex.split(config)))
+    if isinstance(config, list | tuple) and all(isinstance(word, str) for word in config):
+        return ConfigSource(kind=ConfigKind.WORDS, value=tuple(config))
+    raise SpecError(
+        [f"config is a {type(config).__name__}; it must be a dict, an OmegaConf, a YAML file or a framework's words"]
+    )
+
+
 def overridden(source: ConfigSource, overrides: Sequence[str], *, is_whole: bool) -> ConfigSource:
     """The config with the overrides in it; the user's own object stays as it is.
 
-    `is_whole` says that nobody adds defaults later: a key that is not there is then likely a typo, and is logged.
+    Values are read as YAML. `is_whole` says that no framework adds defaults later: a key that the config does not have
+    is then likely a typo, and is logged.
     """
     if not overrides:
         return source
@@ -51,7 +73,7 @@ def _opened(config: Mapping[Any, Any]) -> Any:
 
 
 def _apply(config: Any, word: str, *, is_whole: bool) -> str | None:
-    """Change the config by one override; returns what is wrong with it, if anything."""
+    """Change the config by one override; returns the problem if it can't be applied."""
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError
 

@@ -1,0 +1,289 @@
+"""From the words of a user to checked models: every problem at once, each in a sentence that names its place.
+
+Words are plain mappings, in the form of the job file:
+`{"node_num": 2, "roles": {"actor": {"module": "m", "class": "C", "total": 4}}}`.
+"""
+
+from __future__ import annotations
+
+import copy
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, get_args
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from dlrl_core.hints import did_you_mean
+from dlrl_core.spec.job_spec import OLD_KEYS, Frozen, JobSpec, renamed
+
+M = TypeVar("M", bound=Frozen)
+Words = dict[str, Any]
+"""What a user said, unchecked."""
+Place = tuple[str, str]
+"""An option: the full name of its role or part ('' for the job), and the option's own name."""
+
+
+class ProblemKind(enum.Enum):
+    """What kind of mistake it is."""
+
+    REFUSED = enum.auto()
+    """A value that its option can't have."""
+    CONFLICT = enum.auto()
+    """Values that do not go together."""
+    MISSING = enum.auto()
+    """Something that the job needs, and that a framework could fill."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake in a job."""
+
+    text: str
+    kind: ProblemKind = ProblemKind.CONFLICT
+    about: frozenset[Place] = frozenset()
+    """The options it speaks of. A conflict with an option that was refused is not worth telling."""
+
+
+def validated_job(words: Mapping[str, Any], source: str) -> tuple[JobSpec, list[Problem]]:
+    """The job, and each problem of its options; a refused option has its default in the job.
+
+    `source` is what to call the job in a sentence about an unknown key.
+    """
+    misshapen: list[Problem] = []
+    spec, problems = validated(JobSpec, _record_form(words, misshapen), source)
+    return spec, misshapen + problems
+
+
+def validated(model: type[M], plain: Words, source: str) -> tuple[M, list[Problem]]:
+    """The model from plain values, with those left out that are refused, and a problem for each."""
+    problems: list[Problem] = []
+    while True:
+        try:
+            return model.model_validate(plain), problems
+        except ValidationError as error:
+            findings = error.errors(include_url=False)
+            problems = problems or [_problem(model, plain, item, source) for item in findings]
+            plain = _without(plain, findings)
+
+
+def refused_texts(model: type[Frozen], error: ValidationError) -> list[str]:
+    """What a model of the schema refused, in sentences."""
+    return [_problem(model, {}, item, "the job").text for item in error.errors(include_url=False)]
+
+
+def job_words(plain: Mapping[str, Any], problems: list[str]) -> Words:
+    """What a job file says, by today's names; a key without a value is not said."""
+    words = renamed(_said(plain), OLD_KEYS)
+    roles = words.get("roles", {})
+    if not isinstance(roles, Mapping):
+        problems.append(f"'roles' is {_kind(roles)}; it must be a mapping of roles")
+        roles = {}
+    said = {str(name).lower(): _said(role) if isinstance(role, Mapping) else role for name, role in roles.items()}
+    return {**words, "roles": said}
+
+
+def _said(words: Mapping[str, Any]) -> Words:
+    return {str(key): value for key, value in words.items() if value is not None}
+
+
+def _record_form(words: Mapping[str, Any], problems: list[Problem]) -> Words:
+    """The words as the record has them: lists of roles and parts, and `cls` for module and class.
+
+    A role or part that is no mapping is left out, with a problem.
+    """
+    job = {**words}
+    if isinstance(job.get("trainer"), Mapping):
+        job["trainer"] = _class_form(job["trainer"])
+    named = {name: _mapping(name, f"role '{name}'", said, problems) for name, said in words.get("roles", {}).items()}
+    return {**job, "roles": [_role_form(name, role, problems) for name, role in named.items() if role is not None]}
+
+
+def _role_form(name: str, words: Mapping[str, Any], problems: list[Problem]) -> Words:
+    role = {key: value for key, value in words.items() if key not in ("module", "class")}
+    if said := {key: words[key] for key in ("module", "class") if key in words}:
+        role["cls"] = {**role.get("cls", {}), **_class_form(said)}
+    parts = _mapping(name, f"parts of role '{name}'", role.get("parts", {}), problems) or {}
+    named = {key: _mapping(f"{name}.{key}", f"part '{name}.{key}'", said, problems) for key, said in parts.items()}
+    said_parts = [{**_said(part), "name": str(key)} for key, part in named.items() if part is not None]
+    return {**role, "role": name, "parts": said_parts}
+
+
+def _mapping(name: str, owner: str, words: Any, problems: list[Problem]) -> Mapping[str, Any] | None:
+    if isinstance(words, Mapping):
+        return words
+    text = f"{owner} is {_kind(words)}; it must be a mapping"
+    problems.append(Problem(text, ProblemKind.REFUSED, frozenset({(name, "cls")})))
+    return None
+
+
+def _kind(value: object) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def _class_form(words: Mapping[str, Any]) -> Words:
+    return {"class_name" if key == "class" else key: value for key, value in words.items()}
+
+
+# ---- a finding of pydantic as a problem
+
+_MUST_BE = {
+    "int_type": "a whole number",
+    "string_type": "a text that is not empty",
+    "string_too_short": "a text that is not empty",
+    "bool_type": "true or false",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "greater_than_equal": "at least {ge:g}",
+    "greater_than": "greater than {gt:g}",
+    "enum": "one of {expected}",
+    "too_short": "a list that is not empty",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "dataclass_type": "a mapping with module and class",
+}
+_SHAPES = ("tuple_type", "dict_type", "model_type", "dataclass_type")
+
+
+@dataclass(frozen=True)
+class _Where:
+    """Where a finding is: in which role, part or entry of a list, in which option, and in which key of that."""
+
+    name: str
+    """The full name of the role or part; '' for the job."""
+    owner: str
+    """What to call it; '' for the job."""
+    rest: tuple[str, ...]
+
+    @classmethod
+    def of(cls, loc: Sequence[int | str], plain: Any) -> _Where:
+        if loc[-1] == "[key]":
+            loc = (*loc[:-2], str(loc[-2]))
+        match tuple(part for part in loc if part != "cls"):
+            case ("roles", int(index), "parts", int(number), *rest):
+                role = plain["roles"][index]
+                name = f"{role['role']}.{role['parts'][number]['name']}"
+                return cls(name, f"part '{name}'", _texts(rest))
+            case ("roles", int(index), *rest):
+                name = str(plain["roles"][index]["role"])
+                return cls(name, f"role '{name}'", _texts(rest))
+            case ("trainer", *rest):
+                return cls("trainer", "the trainer", _texts(rest))
+            case (str(field), int(index), *rest):
+                return cls("", f"{field}[{index}]", _texts(rest))
+            case every:
+                return cls("", "", _texts(every))
+
+    @property
+    def place(self) -> Place:
+        is_of_class = self.name != "" and (not self.rest or self.rest[0] in ("module", "class"))
+        return (self.name, "cls" if is_of_class else self.rest[0] if self.rest else "")
+
+    def shown(self) -> str:
+        """Such as "'CPU' in resource of role 'actor'"."""
+        field, *keys = self.rest or ("",)
+        inner = "".join(f"'{key}' in " for key in reversed(keys))
+        return f"{inner}{field}{' of ' if field and self.owner else ''}{self.owner}"
+
+
+def _texts(loc: Sequence[int | str]) -> tuple[str, ...]:
+    texts: list[str] = []
+    for part in loc:
+        if isinstance(part, int) and texts:
+            texts[-1] += f"[{part}]"
+        else:
+            texts.append("class" if part == "class_name" else str(part))
+    return tuple(texts)
+
+
+def _problem(model: type[Frozen], plain: Words, item: ErrorDetails, source: str) -> Problem:
+    where = _Where.of(item["loc"], plain)
+    kind = ProblemKind.MISSING if item["type"] == "missing" and where.name else ProblemKind.REFUSED
+    return Problem(_sentence(model, where, item, source), kind, frozenset({where.place}))
+
+
+def _sentence(model: type[Frozen], where: _Where, item: ErrorDetails, source: str) -> str:
+    kind, said = item["type"], item["input"]
+    if kind == "sentence":
+        return item["msg"]
+    if kind == "predicate":
+        return f"{where.shown()} {item['msg']}"
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        return _unknown_key(model, where, item, source)
+    if kind == "missing":
+        return _missing(where, source)
+    must = _MUST_BE[kind].format(**{**item.get("ctx", {})}) if kind in _MUST_BE else item["msg"]
+    shown = _kind(said) if kind in _SHAPES else repr(said)
+    return f"{where.shown()} is {shown}; it must be {must}{_example(model, item['loc']) if kind in _SHAPES else ''}"
+
+
+def _missing(where: _Where, source: str) -> str:
+    if where.name and not where.rest:
+        return f"{where.owner} has no class; say its module and class, or a framework that fills it"
+    return f"{where.owner or source} has no '{where.rest[-1]}', which is mandatory"
+
+
+def _unknown_key(model: type[Frozen], where: _Where, item: ErrorDetails, source: str) -> str:
+    *outer, key = where.rest
+    inside = _Where(where.name, where.owner, tuple(outer)).shown() or source
+    known = _keys_at(model, item["loc"][:-1])
+    return f"{inside} has the unknown key '{key}'{did_you_mean(str(key), known)} known: {', '.join(known)}"
+
+
+def _keys_at(model: type[Frozen], loc: Sequence[int | str]) -> list[str]:
+    found = _model_at(model, loc)
+    return ["module", "class"] if found is None else found.keys()
+
+
+def _example(model: type[Frozen], loc: Sequence[int | str]) -> str:
+    *outer, last = loc
+    owner = _model_at(model, outer)
+    field = owner.model_fields.get(str(last)) if owner else None
+    return f" such as {field.examples[0]}" if field and field.examples else ""
+
+
+def _model_at(model: type[Frozen], loc: Sequence[int | str]) -> type[Frozen] | None:
+    """The model of a place in the schema; None if the place has none."""
+    found: type[Frozen] | None = model
+    for part in loc:
+        if isinstance(part, str):
+            field = found.model_fields.get(part) if found else None
+            found = _model_in(field.annotation) if field else None
+    return found
+
+
+def _model_in(annotation: Any) -> type[Frozen] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Frozen):
+        return annotation
+    return next((found for inner in get_args(annotation) if (found := _model_in(inner))), None)
+
+
+# ---- leaving out what is refused
+
+
+def _without(plain: Words, findings: Sequence[ErrorDetails]) -> Words:
+    """A copy without the refused values; an item that misses something it needs is left out whole."""
+    kept = copy.deepcopy(plain)
+    places = {_refused(item) for item in findings}
+    for loc in sorted(places, key=lambda loc: [(isinstance(part, str), part) for part in loc], reverse=True):
+        _drop(kept, loc)
+    return kept
+
+
+def _refused(item: ErrorDetails) -> tuple[int | str, ...]:
+    loc = item["loc"]
+    return loc[:-1] if item["type"] == "missing" or loc[-1] == "[key]" else loc
+
+
+def _drop(holder: Any, loc: Sequence[int | str]) -> None:
+    """Delete one value; the whole of what holds it if that is neither a list nor a mapping."""
+    key, *inner = loc
+    if isinstance(holder, dict):
+        key = next((known for known in holder if known == key or str(known) == key), key)
+    if inner and isinstance(holder[key], dict | list):
+        _drop(holder[key], inner)
+    else:
+        del holder[key]
