@@ -165,9 +165,10 @@ class Problem:
 
     def amounts_on_nodes(self, node_units: Sequence[NodeUnits]) -> dict[int, Amounts]:
         """What the units of all groups take of each node that has any."""
-        used: dict[int, Amounts] = {}
+        used: dict[int, list[int]] = {}
         for need, units in zip(self.needs, node_units, strict=True):
             for node, count in units:
-                before = used.get(node, (0,) * len(need))
-                used[node] = tuple(have + count * one for have, one in zip(before, need, strict=True))
-        return used
+                have = used.setdefault(node, [0] * len(need))
+                for index, one in enumerate(need):
+                    have[index] += count * one
+        return {node: tuple(have) for node, have in used.items()}
