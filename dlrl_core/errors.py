@@ -18,7 +18,7 @@
     │   ├── WorkloadStartError        its class could not be imported or constructed
     │   ├── WorkloadCallError         its method raised; `.cause` is what it raised
     │   └── WorkloadDiedError         its process is gone
-    ├── CallInterruptedError      raised inside a running call that was interrupted from outside
+    ├── ChaosNotAllowedError      a fault for a job that was not built with `.allow_chaos()`
     ├── CallTimeoutError          some ranks did not answer in time; `.missing`, `.results`
     ├── TrainerError              the trainer's class could not be imported, constructed or run
     └── ContextError              the persisted record
@@ -92,6 +92,20 @@ class RemoteCause:
 
     def __str__(self) -> str:
         return f"{self.type_name}: {self.message}" if self.message else self.type_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorIdentity:
+    """What makes two errors of user code the same one: the exception's type and where it was raised.
+
+    The rank is no part of it: which of several ranks is heard first is chance.
+    """
+
+    type_name: str
+    role: str
+    """The role whose method raised, such as 'actor', or 'trainer'."""
+    method: str
+    """That method; for the trainer, the phase: 'construct', 'init' or 'fit'."""
 
 
 def _pickled_or_none(error: BaseException) -> bytes | None:
@@ -213,8 +227,8 @@ class WorkloadDiedError(WorkloadError):
     """The process of a workload is gone."""
 
 
-class CallInterruptedError(DlrlError):
-    """Raised inside a running call of a workload that was interrupted from outside."""
+class ChaosNotAllowedError(DlrlError):
+    """A fault was requested for a job that was not built with `.allow_chaos()`."""
 
 
 class CallTimeoutError(DlrlError):

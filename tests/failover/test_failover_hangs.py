@@ -9,7 +9,7 @@ import pytest
 from checks import wait_until
 from master_parts import Call, context_of, launch_of, nodes, plan_on, small_job
 
-from dlrl_core.context import WorkloadReport, WorkloadState
+from dlrl_core.context import ProcessReport, WorkloadState
 from dlrl_core.master import hangs
 from dlrl_core.master.hangs import HangWatch
 
@@ -56,9 +56,10 @@ def watch_of(context, crew=None, *, since: float = NOW - 100) -> HangWatch:
     return watch
 
 
-def report(**fields) -> WorkloadReport:
-    defaults = {"name": "actor-0", "role": "actor", "rank": 0, "incarnation": 0, "state": WorkloadState.READY}
-    return WorkloadReport(**{**defaults, "memory_bytes": 0, "node_id": "a", "pid": 7, "sent_at": NOW, **fields})
+def report(**fields) -> ProcessReport:
+    who = {"name": "actor-0", "run_id": "r", "incarnation": 0, "actor_id": "x", "pid": 7}
+    where = {"node_id": "a", "address": "10.0.0.1", "state": WorkloadState.READY}
+    return ProcessReport(**{**who, **where, "memory_bytes": 0, "sent_at": NOW, **fields})
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_a_hung_call_is_ended_with_its_stacks_in_the_journal(tmp_path):
     assert handle.wait(timeout=90).value["step"] == 39
     hung = [event for event in context_of("hangs").journal() if event.kind == "hung"]
     assert "its call 'add' has run for" in hung[0].message and "(limit 2 s)" in hung[0].message
-    assert "suffer" in hung[0].data["stacks"]
+    assert "carry_out" in hung[0].data["stacks"]
     assert [one.incarnation for one in context_of("hangs").workloads.values()] == [0, 1]
 
 
