@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from dlrl_core.context.job_view import JobView as JobView
     from dlrl_core.context.journal import JournalEvent as JournalEvent
     from dlrl_core.context.outage import OutageLimits as OutageLimits
+    from dlrl_core.context.process_report import ProcessReport as ProcessReport
+    from dlrl_core.context.process_report import WorkloadState as WorkloadState
     from dlrl_core.context.records import EndingRecord as EndingRecord
     from dlrl_core.context.records import JobRecord as JobRecord
     from dlrl_core.context.records import ProgressRecord as ProgressRecord
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
     from dlrl_core.context.store import StoredJob as StoredJob
     from dlrl_core.context.store import default_store_url as default_store_url
     from dlrl_core.context.store import open_store as open_store
-    from dlrl_core.context.workload_report import WorkloadReport as WorkloadReport
-    from dlrl_core.context.workload_report import WorkloadState as WorkloadState
 
 _HOMES = {
     "Change": "job_context",
@@ -53,8 +53,8 @@ _HOMES = {
     "TrainerRecord": "records",
     "TrainerState": "records",
     "WorkloadRecord": "records",
-    "WorkloadReport": "workload_report",
-    "WorkloadState": "workload_report",
+    "ProcessReport": "process_report",
+    "WorkloadState": "process_report",
     "check_transition": "job_state",
     "default_store_url": "store",
     "looks_secret": "secret_keys",
@@ -72,6 +72,7 @@ __all__ = [
     "JobView",
     "JournalEvent",
     "OutageLimits",
+    "ProcessReport",
     "ProgressRecord",
     "RestartRecord",
     "SqliteStore",
@@ -80,7 +81,6 @@ __all__ = [
     "TrainerRecord",
     "TrainerState",
     "WorkloadRecord",
-    "WorkloadReport",
     "WorkloadState",
     "check_transition",
     "default_store_url",

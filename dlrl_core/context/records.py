@@ -12,8 +12,8 @@ import time
 from pydantic import BaseModel, ConfigDict, Field
 
 from dlrl_core.context.job_state import JobState
+from dlrl_core.context.process_report import WorkloadState
 from dlrl_core.context.shown_text import ShownText
-from dlrl_core.context.workload_report import WorkloadState
 from dlrl_core.roles import RoleType
 from dlrl_core.spec.survival import FailoverScope
 

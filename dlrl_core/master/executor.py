@@ -8,7 +8,7 @@ from typing import Any
 
 from ray.exceptions import RayTaskError
 
-from dlrl_core.context import JobContext, TrainerState
+from dlrl_core.context import JobContext, ProcessReport, TrainerState
 from dlrl_core.errors import DlrlError, TrainerError
 from dlrl_core.master.crew import Crew
 from dlrl_core.master.launch import MasterLaunch
@@ -22,7 +22,7 @@ from dlrl_core.spec import JobSpec
 from dlrl_core.trainer.progress import ProgressReport
 from dlrl_core.trainer.trainer_host import TrainerOutcome
 from dlrl_core.workload.death_reason import GONE, death_reason
-from dlrl_core.workload.process import HostFacts, check_run
+from dlrl_core.workload.process import check_run
 
 _ASK_S = 2.0
 _ADOPT_S = 300.0
@@ -91,7 +91,7 @@ class Executor:
             raise (error.cause if isinstance(error.cause, DlrlError) else error) from None
         except GONE as error:
             raise TrainerDiedError(death_reason(error)) from None
-        fact: HostFacts = facts["trainer"]
+        fact: ProcessReport = facts["trainer"]
         check_run(fact, self._launch.run_id)
         with self._context.change() as change:
             change.trainer(state="ready", node_id=fact.node_id, pid=fact.pid, actor_id=fact.actor_id)

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from dlrl_core.context import JobContext, WorkloadRecord, WorkloadReport, WorkloadState
+from dlrl_core.context import JobContext, ProcessReport, WorkloadRecord, WorkloadState
 from dlrl_core.master.crew import Crew
 from dlrl_core.master.liveness import stacks_of
 from dlrl_core.scheduler.workload_launcher import kill
@@ -35,7 +35,7 @@ class HangWatch:
         """Why we ended this process; None if we did not."""
         return self._reasons.get(actor_id)
 
-    async def watch(self, reports: Mapping[str, WorkloadReport]) -> None:
+    async def watch(self, reports: Mapping[str, ProcessReport]) -> None:
         """Judge all workloads, again and again. An error on the way must not end it: nobody would notice."""
         while self._limits:
             await asyncio.sleep(_LOOK_S)
@@ -50,12 +50,12 @@ class HangWatch:
             self._said = text
             print(f"dlrl: {text}", file=sys.stderr, flush=True)
 
-    async def _look_at(self, record: WorkloadRecord, report: WorkloadReport | None) -> None:
+    async def _look_at(self, record: WorkloadRecord, report: ProcessReport | None) -> None:
         reason = self.judged(record, report, time.time())
         if reason is not None and record.actor_id is not None and record.actor_id not in self._reasons:
             await self._end(record.name, record.actor_id, reason)
 
-    def judged(self, record: WorkloadRecord, report: WorkloadReport | None, now: float) -> str | None:
+    def judged(self, record: WorkloadRecord, report: ProcessReport | None, now: float) -> str | None:
         """Why this process must be taken for dead; None if it need not."""
         limit_s = self._limits.get(record.role)
         if limit_s is None or record.state is not WorkloadState.READY:

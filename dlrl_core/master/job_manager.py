@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dlrl_core.context import JobContext, JobState, TrainerState, WorkloadReport, WorkloadState
+from dlrl_core.context import JobContext, JobState, ProcessReport, TrainerState, WorkloadState
 from dlrl_core.diagnosis import (
     CallLost,
     Finding,
@@ -34,8 +34,8 @@ from dlrl_core.scheduler import workload_launcher
 from dlrl_core.scheduler.names import TRAINER
 from dlrl_core.spec import JobSpec
 from dlrl_core.trainer.progress import ProgressReport
-from dlrl_core.trainer.roster import Roll
-from dlrl_core.workload.fault import Fault, FaultKind, Suffering
+from dlrl_core.trainer.workload_directory import DirectorySnapshot
+from dlrl_core.workload.fault import Fault, FaultInjector
 
 _LOOK_S = 0.5
 _DIED_ALONE = "it died while its master was being restarted"
@@ -60,7 +60,7 @@ class JobManager:
         self._hang_watch: asyncio.Task[None] | None = None
         self._is_recovering = True
         self._changed = asyncio.Event()
-        self.reports: dict[str, WorkloadReport] = {}
+        self.reports: dict[str, ProcessReport] = {}
 
     def heard(self, report: ProgressReport) -> None:
         """The trainer says where it is."""
@@ -228,7 +228,7 @@ class JobManager:
 
     # ---- asked by the trainer
 
-    async def restored(self, name: str, actor_id: str) -> Roll:
+    async def restored(self, name: str, actor_id: str) -> DirectorySnapshot:
         """When this process of a workload has been replaced, or turns out to live: who is there now."""
         while True:
             await self._until_settled()
@@ -236,7 +236,7 @@ class JobManager:
                 return self._crew.roll()
             await asyncio.sleep(0.02)  # our own watch is about to notice
 
-    async def settled(self) -> Roll:
+    async def settled(self) -> DirectorySnapshot:
         """When nothing is being restarted: who is there now."""
         await self._until_settled()
         return self._crew.roll()
@@ -261,13 +261,13 @@ class JobManager:
 
     # ---- chaos
 
-    def suffer(self, fault: Fault) -> None:
-        """Let it happen to the Master itself."""
-        Suffering(is_allowed=self._spec.allows_chaos, owner="the master", has_calls=False).add(fault)
+    def inject(self, fault: Fault) -> None:
+        """Schedule a fault for the Master's own process."""
+        FaultInjector(is_allowed=self._spec.allows_chaos, owner="the master", has_calls=False).add(fault)
 
     def check_chaos(self) -> None:
-        """Raises if the job does not allow it."""
-        Suffering(is_allowed=self._spec.allows_chaos, owner="the master").add(Fault(kind=FaultKind.SLOW))
+        """Raise ChaosNotAllowedError if the job does not allow faults."""
+        FaultInjector(is_allowed=self._spec.allows_chaos, owner="the master").check_allowed()
 
     def _step(self) -> int | None:
         return self._context.record.progress.step

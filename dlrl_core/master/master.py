@@ -11,7 +11,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -22,10 +21,10 @@ from dlrl_core.master.launch import JobEnding, MasterLaunch
 from dlrl_core.scheduler.names import MASTER, namespace_of
 
 if TYPE_CHECKING:
-    from dlrl_core.context import JobContext, JobView, WorkloadReport
+    from dlrl_core.context import JobContext, JobView, ProcessReport
     from dlrl_core.master.job_manager import JobManager
     from dlrl_core.trainer.progress import ProgressReport
-    from dlrl_core.trainer.roster import Roll
+    from dlrl_core.trainer.workload_directory import DirectorySnapshot
     from dlrl_core.workload.fault import Fault
 
 
@@ -38,7 +37,7 @@ class Master:
     """What drivers, trainers and workloads can ask of a job's Master. All the work is JobManager's."""
 
     def __init__(self, launch: MasterLaunch) -> None:
-        from dlrl_core.workload.orphan import end_with_node
+        from dlrl_core.workload.process import end_with_node
 
         end_with_node()
         self._launch = launch
@@ -208,14 +207,14 @@ class Master:
 
     # ---- asked by the trainer
 
-    async def restored(self, name: str, actor_id: str) -> Roll | None:
+    async def restored(self, name: str, actor_id: str) -> DirectorySnapshot | None:
         """When this process of a workload has been replaced, or turns out to live: who is there now.
 
         None if that takes longer; then ask again. So nobody waits for a Master that is gone, for long.
         """
         return await self._bounded(lambda manager: manager.restored(name, actor_id))
 
-    async def settled(self) -> Roll | None:
+    async def settled(self) -> DirectorySnapshot | None:
         """When nothing is being restarted: who is there now. None if that takes longer."""
         return await self._bounded(lambda manager: manager.settled())
 
@@ -224,8 +223,10 @@ class Master:
         await self._taken_up.wait()
         self._manager.escalate(name, method)
 
-    async def _bounded(self, ask: Callable[[JobManager], Coroutine[Any, Any, Roll]]) -> Roll | None:
-        async def answer() -> Roll:
+    async def _bounded(
+        self, ask: Callable[[JobManager], Coroutine[Any, Any, DirectorySnapshot]]
+    ) -> DirectorySnapshot | None:
+        async def answer() -> DirectorySnapshot:
             await self._taken_up.wait()
             return await ask(self._manager)
 
@@ -242,12 +243,12 @@ class Master:
         elif not self._ended.is_set():
             self._manager.heard(report)
 
-    async def report(self, report: WorkloadReport) -> None:
+    async def report(self, report: ProcessReport) -> None:
         if self._taken_up.is_set():
-            self._manager.reports[report.name] = replace(report, step=self._context.record.progress.step)
+            self._manager.reports[report.name] = report
 
     async def inject(self, fault: Fault) -> None:
-        """Chaos: suffer this fault."""
+        """Schedule a fault for the Master's process (chaos)."""
         from dlrl_core.workload.fault import FaultKind
 
         await self.opened()
@@ -255,7 +256,7 @@ class Master:
             self._manager.check_chaos()
             self._context.fail_for(fault.seconds)
         else:
-            self._manager.suffer(fault)
+            self._manager.inject(fault)
 
     async def chaos_noted(self, message: str, subject: str) -> None:
         """Chaos tells what it does to the job."""
