@@ -33,11 +33,11 @@ def test_a_stopped_grpo_goes_on_where_its_checkpoint_ends(ray_8_gpus, tiny_asset
         logger__tensorboard_dir=tmp_path / "tensorboard",
     )
     first = start("first", words, SEEN_PROMPTS=str(tmp_path / "first"))
-    first.wait_for_step(3)
+    first.wait_for_step(4)
     first.handle.stop()
 
     second = start("second", [*words, "--ckpt.load_enable"], SEEN_PROMPTS=str(tmp_path / "second"))
-    second.wait_for_step(2)
+    second.wait_for_step(3)
     result = second.handle.wait(timeout=LIMIT_S)
 
     resumed_at = second.steps[0]
