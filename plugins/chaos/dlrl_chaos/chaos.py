@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dlrl_core.errors import DlrlError, JobNotFoundError
+from dlrl_core.errors import ChaosNotAllowedError, DlrlError, JobNotFoundError
 from dlrl_core.scheduler.names import MASTER, TRAINER
 from dlrl_core.scheduler.workload_launcher import find_actor, processes_of
 from dlrl_core.workload.fault import Fault, FaultKind
@@ -51,7 +51,7 @@ class Chaos:
         nth: int = 1,
         seconds: float = 5.0,
     ) -> Injected:
-        """Give a process a fault: now, when a step begins, or at the n-th call of a method from now on."""
+        """Give a process a fault: now, when a step begins (counted from 1), or at the n-th call of a method from now on."""
         fault = Fault(kind=FaultKind(kind), method=method, nth=nth, seconds=seconds)
         actor = self._actor(target)
         if step is None:
@@ -80,9 +80,10 @@ class Chaos:
             time.sleep(max(0.0, began + due_s - time.monotonic()))
             try:
                 done.append(self.inject(target, kind))
-            except DlrlError as error:
-                if "does not allow chaos" in str(error):
-                    raise
+            except ChaosNotAllowedError:
+                raise
+            except DlrlError:
+                continue
         return done
 
     def _actor(self, target: str) -> Any:
@@ -93,7 +94,7 @@ class Chaos:
         return actor
 
     def _ask(self, method: Any, *args: Any, may_end: bool = False) -> None:
-        """Ask a process to suffer. One that is gone before it could answer has suffered."""
+        """Ask a process for a fault. One that is gone before it could answer has had it."""
         import ray
         from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
