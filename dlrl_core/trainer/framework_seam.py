@@ -19,9 +19,19 @@ import ray
 from ray.exceptions import RayTaskError
 
 from dlrl_core.trainer.role_call import RoleCall
-from dlrl_core.trainer.role_group import RoleGroup, RoleMethod
+from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_core.trainer.workload_directory import WorkloadHandle
 from dlrl_core.workload.death_reason import LOST
+
+
+class RemoteStub:
+    """A stub for an actor class or an actor's method, whose `.remote()` calls a replacement."""
+
+    def __init__(self, remote: Callable[..., Any]) -> None:
+        self.remote = remote
+
+    def options(self, **_: Any) -> RemoteStub:
+        return self
 
 
 class Member:
@@ -34,24 +44,13 @@ class Member:
     def handle(self) -> WorkloadHandle:
         return next(iter(self._group))
 
-    def __getattr__(self, method: str) -> MemberMethod:
+    def __getattr__(self, method: str) -> RemoteStub:
         if method.startswith("_"):
             raise AttributeError(method)
-        return MemberMethod(getattr(self._group, method).options(blocking=False, auto_shard=False))
+        return RemoteStub(getattr(self._group, method).options(blocking=False, auto_shard=False))
 
     def __reduce__(self) -> Any:
         return self.handle.__reduce__()
-
-
-class MemberMethod:
-    """One method of a Member."""
-
-    def __init__(self, method: RoleMethod) -> None:
-        self._method = method
-
-    def remote(self, *args: Any, **kwargs: Any) -> RoleCall:
-        call: RoleCall = self._method(*args, **kwargs)
-        return call
 
 
 class PatchedRay:
@@ -116,13 +115,3 @@ def keep_one_wandb_run(run_id: str) -> None:
     """Let every process of the trainer continue one W&B run, unless the user has set another."""
     os.environ.setdefault("WANDB_RUN_ID", run_id)
     os.environ.setdefault("WANDB_RESUME", "allow")
-
-
-class RemoteStub:
-    """A stub for an actor class or an actor's method, whose `.remote()` calls a replacement."""
-
-    def __init__(self, remote: Callable[..., Any]) -> None:
-        self.remote = remote
-
-    def options(self, **_: Any) -> RemoteStub:
-        return self

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dlrl_core.trainer.role_group import RoleMethod
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RoleCall:
     """What `blocking=False` returns: one reference for each target, in rank order.
 
@@ -25,27 +26,15 @@ class RoleCall:
     restarted alone, its shard is repeated on the restarted one.
     """
 
-    redone = 0
+    role: str
+    method: str
+    ranks: tuple[int, ...]
+    refs: list[Any]
+    post_func: Callable[[list[Any]], Any] | None = None
+    replay: Replay | None = None
+    """How to repeat it after a death; None outside of a job."""
+    redone: int = 0
     """How many shards were started again."""
-
-    def __init__(
-        self,
-        *,
-        role: str,
-        method: str,
-        ranks: tuple[int, ...],
-        refs: list[Any],
-        post_func: Callable[[list[Any]], Any] | None = None,
-        replay: Replay | None = None,
-        check: Callable[[], None] | None = None,
-    ) -> None:
-        self.role = role
-        self.method = method
-        self.ranks = ranks
-        self.refs = refs
-        self.post_func = post_func
-        self._replay = replay
-        self._check = check
 
     def get(self, timeout: float | None = None) -> Any:
         """The results in rank order, or what `post_func` returns for them."""
@@ -62,19 +51,19 @@ class RoleCall:
 
     def check(self) -> None:
         """Raise RestartFit if the trainer must roll back, so that the results are no longer needed."""
-        if self._check is not None:
-            self._check()
+        if self.replay is not None:
+            self.replay.directory.check()
 
     def recover(self) -> bool:
         """Start the shards again that were lost with a process, or failed because another process was lost.
 
         False if there are none, or they can't be repeated: the error is one of user code, or would come again.
         """
-        if self._replay is None:
+        if self.replay is None:
             return False
         redone = self.redone
-        for index, error in self._failed(self._replay).items():
-            ref = self._replay.start(index, error)
+        for index, error in self._failed(self.replay).items():
+            ref = self.replay.start(index, error)
             if ref is not None:
                 self.refs[index] = ref
                 self.redone += 1
@@ -194,7 +183,7 @@ class Replay:
     def _is_of_target(self, index: int, error: Exception) -> bool:
         """Whether the target's own process was lost, and not one that its arguments were to come from."""
         actor = self.actors[index]
-        return getattr(error, "actor_id", None) == actor._actor_id.hex() or is_gone(actor)
+        return getattr(error, "actor_id", None) == actor._actor_id.hex() or is_gone(actor.ping.remote())
 
     def _replace(self, index: int) -> None:
         target, actor = self.targets[index], self.actors[index]

@@ -50,8 +50,7 @@ class RoleGroup:
             raise AttributeError(
                 f"role '{self._role}' has no method '{name}'{hint} it has: {', '.join(sorted(self._methods))}"
             )
-        method = RoleMethod(self._role, name, self._methods[name], self._workloads, self._call_log, self._directory)
-        self.__dict__[name] = method
+        method = self.__dict__[name] = RoleMethod(self, name, self._methods[name])
         return method
 
     def __getitem__(self, which: str | int) -> RoleGroup:
@@ -84,36 +83,24 @@ class RoleGroup:
 class RoleMethod:
     """One method of a role group."""
 
-    def __init__(
-        self,
-        role: RoleType,
-        name: str,
-        info: MethodInfo,
-        workloads: Sequence[WorkloadHandle],
-        call_log: CallLog,
-        directory: WorkloadDirectory,
-    ) -> None:
-        self._role = role
+    def __init__(self, group: RoleGroup, name: str, info: MethodInfo) -> None:
+        self._group = group
         self.name = name
         self._info = info
-        self._workloads = workloads
-        self._call_log = call_log
-        self._directory = directory
-        options = info.options
-        self._targets = workloads[:1] if options.target is Target.RANK0 else workloads
+        self._options = options = info.options
+        self._role, self._call_log, self._directory = group._role, group._call_log, group._directory
+        self._targets = group._workloads[:1] if options.target is Target.RANK0 else group._workloads
         self._ranks = tuple(workload.rank for workload in self._targets)
-        self._look_up()
-        self._options = options
+        self._role_name = self._role.value
+        self.full_name = f"{self._role_name}.{name}"
         self.is_repeatable = options.replay
-        self._role_name = role.value
-        self.full_name = f"{role.value}.{name}"
+        self._look_up()
 
     def options(self, **changes: Any) -> RoleMethod:
         """The same method with other invocation attributes for this use: `.options(auto_shard=False)(batch)`."""
         checked = InvocationOptions.checked(**changes)
         changed = replace(self._options, **{name: getattr(checked, name) for name in changes})
-        info = replace(self._info, options=changed)
-        return RoleMethod(self._role, self.name, info, self._workloads, self._call_log, self._directory)
+        return RoleMethod(self._group, self.name, replace(self._info, options=changed))
 
     def _look_up(self) -> None:
         """Look up the processes that are behind the targets now."""
@@ -140,7 +127,6 @@ class RoleMethod:
             refs=self._start_init(args, kwargs) if directory.is_init else self._start(args, kwargs),
             post_func=options.post_func,
             replay=replay,
-            check=directory.check,
         )
         if not options.blocking:
             return call

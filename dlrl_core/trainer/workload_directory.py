@@ -92,12 +92,8 @@ def died_with(workload: WorkloadHandle, call: str) -> WorkloadDiedError:
     )
 
 
-def is_gone(actor: Any) -> bool:
-    """Whether the process behind this handle is gone; asked after a call has failed."""
-    return _is_gone(actor.ping.remote(), _PING_S)
-
-
-def _is_gone(ping: Any, timeout_s: float) -> bool:
+def is_gone(ping: Any, timeout_s: float = _PING_S) -> bool:
+    """Whether a call of `ping` fails because the process is gone."""
     try:
         ray.get(ping, timeout=timeout_s)
     except GONE:
@@ -115,13 +111,6 @@ class DirectorySnapshot:
     """Raised by one whenever something is restarted for which the trainer has to go back."""
     actors: dict[str, tuple[str, Any]]
     """Of each workload, the id of its actor and the Ray handle."""
-
-
-@dataclass
-class _InitCall:
-    method: str
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
 
 
 @dataclass
@@ -144,7 +133,8 @@ class WorkloadDirectory:
     """Whether there is a commit to go back to."""
     replaced: list[WorkloadHandle] = field(default_factory=list)
     """The workloads that got a new process, in this order."""
-    _init_calls: dict[str, list[_InitCall]] = field(default_factory=dict)
+    _init_calls: dict[str, list[tuple[str, tuple[Any, ...], dict[str, Any]]]] = field(default_factory=dict)
+    """Of each workload, the calls of `init`: method, arguments, keyword arguments."""
     _uninitialised: list[WorkloadHandle] = field(default_factory=list)
     """The workloads whose new process has not seen the calls of `init` yet."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -165,7 +155,7 @@ class WorkloadDirectory:
     def start_init(self, workload: WorkloadHandle, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Start a call of `init`, and record it to be repeated on processes that replace this one."""
         calls = self._init_calls.setdefault(workload.name, [])
-        calls.append(_InitCall(method, args, kwargs))
+        calls.append((method, args, kwargs))
         return workload.ray_actor.invoke_init.remote(len(calls) - 1, method, *args, **kwargs)
 
     def replace(self, name: str, actor: Any) -> None:
@@ -183,7 +173,7 @@ class WorkloadDirectory:
         """The workloads whose process is gone, each with the handle of that process. All are pinged at once."""
         asked = {workload.ray_actor.ping.remote(): (workload, workload.ray_actor) for workload in self.workloads}
         ray.wait(list(asked), num_returns=len(asked), timeout=_PING_S)
-        return [found for ping, found in asked.items() if _is_gone(ping, 0)]
+        return [found for ping, found in asked.items() if is_gone(ping, 0)]
 
     def replace_gone(self) -> None:
         """Call `replace` for every workload whose process is gone."""
@@ -259,9 +249,9 @@ class WorkloadDirectory:
     def _repeat_init(self, workloads: Sequence[WorkloadHandle]) -> None:
         """All at once: the processes of a role may have to meet each other to get ready."""
         calls = [
-            workload.ray_actor.invoke_init.remote(number, call.method, *call.args, **call.kwargs)
+            workload.ray_actor.invoke_init.remote(number, method, *args, **kwargs)
             for workload in workloads
-            for number, call in enumerate(self._init_calls.get(workload.name, ()))
+            for number, (method, args, kwargs) in enumerate(self._init_calls.get(workload.name, ()))
         ]
         try:
             ray.get(calls)

@@ -17,18 +17,7 @@ from dlrl_core.context.process_report import ProcessReport, WorkloadState
 from dlrl_core.errors import ClusterError
 from dlrl_core.roles import RoleType
 
-AT_PROCESS_START = (
-    "LD_",
-    "PYTHON",
-    "MALLOC_",
-    "GLIBC_",
-    "OMP_",
-    "MKL_",
-    "KMP_",
-    "GOMP_",
-    "OPENBLAS_",
-    "RAY_",
-)
+AT_PROCESS_START = ("LD_", "PYTHON", "MALLOC_", "GLIBC_", "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "RAY_")
 """Prefixes of variables that are read when a process starts; set later, they would have no effect."""
 
 DEVICE_VARIABLES = (

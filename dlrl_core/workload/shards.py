@@ -28,7 +28,7 @@ def split_range(length: int, parts: int) -> list[slice]:
 
 
 def split_value(value: Any, parts: int) -> list[Any] | None:
-    """The value cut into `parts` pieces in rank order, or None if it is given whole to each.
+    """The value cut into `parts` pieces in rank order, or None if every target gets all of it.
 
     Cut are batches with at least one item for each target: lists, tuples, arrays and tensors (by their first
     dimension), mappings whose values are all such batches of one length, and objects with `chunk` or `split`.
@@ -90,7 +90,7 @@ def _calling(value: Any, method: str) -> Callable[[int], list[Any]]:
 
 
 def join_pieces(pieces: Sequence[Any]) -> Any:
-    """Pieces of a batch as one batch again: the reverse of `split_value`; a list of them where there is no way."""
+    """The pieces of a batch as one batch, the reverse of `split_value`; a list of them if they can't be joined."""
     first = pieces[0]
     if len(pieces) == 1:
         return first
@@ -110,7 +110,7 @@ def join_pieces(pieces: Sequence[Any]) -> Any:
 
 def _join_arrays(pieces: Sequence[Any]) -> Any:
     if type(pieces[0]).__module__.startswith("torch"):
-        return sys.modules["torch"].cat(list(pieces))  # the caller's own: these are its tensors
+        return sys.modules["torch"].cat(list(pieces))  # imported already, since these are tensors
     import numpy as np
 
     return np.concatenate(list(pieces))
@@ -118,7 +118,7 @@ def _join_arrays(pieces: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True)
 class ShardPart:
-    """An argument on its way from workload to workload: which results of an earlier call this target gets.
+    """An argument that goes from workload to workload: the results of an earlier call that this target gets.
 
     `refs` are results of consecutive ranks; the target joins them, and keeps piece `piece` of `pieces`.
     """

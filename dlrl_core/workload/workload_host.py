@@ -178,17 +178,20 @@ class WorkloadHost:
         self._call = (method, time.time())
         self._version = None
         try:
-            args, kwargs = _resolved(args), _resolved_kwargs(kwargs)  # an error here is that of an upstream call
             return self._run(method, args, kwargs)
         finally:
             self._call = None
             self._calls_done += 1
 
-    def _run(self, method: str, args: Any, kwargs: dict[str, Any], call: CoroutineCall | None = None) -> Any:
+    def _run(
+        self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], call: CoroutineCall | None = None
+    ) -> Any:
+        given = [_resolved(arg) for arg in args]  # an error here is that of an upstream call, not of this method
+        named = {key: _resolved(arg) for key, arg in kwargs.items()}
         try:
             if self._faults and call is None:
                 self._faults.before_call(method)
-            result = self._bound(method)(*args, **kwargs)
+            result = self._bound(method)(*given, **named)
             # Calls through a WorkloadHandle come here without a CoroutineCall: it does not know the method's kind.
             return self._coroutines.run(result, call) if asyncio.iscoroutine(result) else result
         except Exception as error:  # noqa: BLE001 - user code; the trainer gets it
@@ -204,7 +207,6 @@ class WorkloadHost:
         call = self._coroutines.begin(method)
         self._version = None
         try:
-            args, kwargs = _resolved(args), _resolved_kwargs(kwargs)
             return self._run(method, args, kwargs, call)
         finally:
             self._coroutines.end(call)
@@ -341,12 +343,9 @@ def _short(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
-def _resolved(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(arg.resolve(ray.get) if isinstance(arg, ShardPart) else arg for arg in args)
-
-
-def _resolved_kwargs(kwargs: dict[str, Any]) -> dict[str, Any]:
-    return {key: arg.resolve(ray.get) if isinstance(arg, ShardPart) else arg for key, arg in kwargs.items()}
+def _resolved(arg: Any) -> Any:
+    """An argument as the user's method gets it: shards of an earlier call's results are fetched."""
+    return arg.resolve(ray.get) if isinstance(arg, ShardPart) else arg
 
 
 def _slot_method(slot: int) -> Any:
