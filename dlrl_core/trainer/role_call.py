@@ -30,9 +30,8 @@ class RoleCall:
     method: str
     ranks: tuple[int, ...]
     refs: list[Any]
+    replay: Replay
     post_func: Callable[[list[Any]], Any] | None = None
-    replay: Replay | None = None
-    """How to repeat it after a death; None outside of a job."""
     redone: int = 0
     """How many shards were started again."""
 
@@ -51,35 +50,32 @@ class RoleCall:
 
     def check(self) -> None:
         """Raise RestartFit if the trainer must roll back, so that the results are no longer needed."""
-        if self.replay is not None:
-            self.replay.directory.check()
+        self.replay.directory.check()
 
     def recover(self) -> bool:
         """Start the shards again that were lost with a process, or failed because another process was lost.
 
         False if there are none, or they can't be repeated: the error is one of user code, or would come again.
         """
-        if self.replay is None:
-            return False
         redone = self.redone
-        for index, error in self._failed(self.replay).items():
+        for index, error in self._failed().items():
             ref = self.replay.start(index, error)
             if ref is not None:
                 self.refs[index] = ref
                 self.redone += 1
         return self.redone != redone
 
-    def _failed(self, replay: Replay) -> dict[int, Exception]:
+    def _failed(self) -> dict[int, Exception]:
         """The shards that were lost; if there are none, those with an error that a death may have caused."""
         failed = self._failures()
         lost = _losses(failed)
-        if lost or not failed or any(map(replay.has_changed, failed)):
+        if lost or not failed or any(map(self.replay.has_changed, failed)):
             return lost or failed
         ray.wait(self.refs, num_returns=len(self.refs), timeout=GRACE_S)
         failed = self._failures()
         lost = _losses(failed)
         if not lost:
-            replay.directory.replace_gone()
+            self.replay.directory.replace_gone()
         return lost or failed
 
     def _failures(self) -> dict[int, Exception]:

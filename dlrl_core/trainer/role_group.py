@@ -32,14 +32,14 @@ class RoleGroup:
         role: RoleType,
         workloads: Sequence[WorkloadHandle],
         methods: Mapping[str, MethodInfo],
-        call_log: CallLog | None = None,
-        directory: WorkloadDirectory | None = None,
+        call_log: CallLog,
+        directory: WorkloadDirectory,
     ) -> None:
         self._role = role
         self._workloads = list(workloads)
         self._methods = methods
-        self._call_log = call_log or CallLog()
-        self._directory = directory or WorkloadDirectory(master=None, workloads=self._workloads)
+        self._call_log = call_log
+        self._directory = directory
         self._members: dict[str | int, RoleGroup] = {}
 
     def __getattr__(self, name: str) -> RoleMethod:
@@ -119,7 +119,7 @@ class RoleMethod:
         directory.check()
         if directory.version != self._version:
             self._look_up()
-        replay = self._replay(args, kwargs) if directory.master is not None else None
+        replay = self._replay(args, kwargs)  # before the start: it has the numbers of calls of `init`
         call = RoleCall(
             role=self._role_name,
             method=self.name,

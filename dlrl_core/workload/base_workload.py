@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from dlrl_core.errors import DlrlError
@@ -45,10 +45,6 @@ class WorkloadIdentity:
         """The identity of a planned workload: whatever it has in common with the plan, under the same names."""
         planned = {one.name: getattr(plan, one.name) for one in fields(cls) if hasattr(plan, one.name)}
         return cls(job=job, run_id=run_id, incarnation=incarnation, **planned)
-
-    def met_at(self, address: str, port: int) -> WorkloadIdentity:
-        """The same workload, with the address where its role's process group meets."""
-        return replace(self, torch_master_addr=address, torch_master_port=port)
 
     def environment(self) -> dict[str, str]:
         """The variables that torch, the frameworks and dlrl read."""

@@ -137,7 +137,7 @@ class WorkloadHost:
             return self._table, self._is_stateful()
         self._load(role_devices)
         self._master = master
-        self._identity = self._identity.met_at(address, port)
+        self._identity = replace(self._identity, torch_master_addr=address, torch_master_port=port)
         set_identity(self._identity)
         try:
             if self._load_error is not None:

@@ -13,6 +13,7 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutErro
 from dlrl_core.errors import RemoteCause, WorkloadCallError
 from dlrl_core.roles import RoleType
 from dlrl_core.trainer import commits, role_call, role_group, workload_directory
+from dlrl_core.trainer.progress import CallLog
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_core.trainer.workload_directory import DirectorySnapshot, WorkloadDirectory, WorkloadHandle
 from dlrl_core.workload import master_handle
@@ -151,7 +152,7 @@ class JobStandIn:
         self.directory = WorkloadDirectory(master=self.master, workloads=self.handles)
         methods = {"work": MethodInfo(options=InvocationOptions(**options))}
         self.groups = {
-            role: RoleGroup(RoleType(role), self.handles_of(role), methods, directory=self.directory) for role in roles
+            role: RoleGroup(RoleType(role), self.handles_of(role), methods, CallLog(), self.directory) for role in roles
         }
 
     def handles_of(self, role: str) -> list[WorkloadHandle]:
