@@ -151,7 +151,7 @@ def master_pause() -> tuple[list[float], list[float]]:
     """Seconds a step while the Master is restarted, and before."""
     job = _builder({"steps": 100, "answer_s": 0.1}, "SteadyTrainer").build()
     handle = job.submit("steady", blocking=False)
-    while (handle.status().step or 0) < 5:
+    while (handle.status().step or 0) <= 5:
         time.sleep(0.05)
     time.sleep(MASTER_WINDOW_S)
     killed_at = Chaos("steady").inject("master", "kill").at

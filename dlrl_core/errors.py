@@ -19,7 +19,7 @@
     │   ├── WorkloadStartError        its class could not be imported or constructed
     │   ├── WorkloadCallError         its method raised; `.cause` is what it raised
     │   └── WorkloadDiedError         its process is gone
-    ├── CallInterruptedError      raised inside a running call that was interrupted from outside
+    ├── ChaosNotAllowedError      a fault for a job that was not built with `.allow_chaos()`
     ├── CallTimeoutError          some ranks did not answer in time; `.missing`, `.results`
     ├── TrainerError              the trainer's class could not be imported, constructed or run
     └── ContextError              the persisted record
@@ -97,13 +97,16 @@ class RemoteCause:
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorIdentity:
-    """By which an error of user code is recognised when it comes again: the rank that raised it does not matter."""
+    """What makes two errors of user code the same one: the exception's type and where it was raised.
+
+    The rank is no part of it: which of several ranks is heard first is chance.
+    """
 
     type_name: str
     role: str
-    """The role whose method raised, or 'trainer'."""
+    """The role whose method raised, such as 'actor', or 'trainer'."""
     method: str
-    """The method, or the trainer's phase."""
+    """That method; for the trainer, the phase: 'construct', 'init' or 'fit'."""
 
 
 def _pickled_or_none(error: BaseException) -> bytes | None:
@@ -149,10 +152,6 @@ class FrameworkUnavailableError(PluginError):
         super().__init__(f"{seen}; run: {run}" if run else seen)
         self.seen = seen
         self.run = run
-
-
-class ChaosNotAllowedError(DlrlError):
-    """A fault was ordered for a job that was not built with `.allow_chaos()`."""
 
 
 class PlanError(DlrlError):
@@ -238,8 +237,8 @@ class WorkloadDiedError(WorkloadError):
     """The process of a workload is gone."""
 
 
-class CallInterruptedError(DlrlError):
-    """Raised inside a running call of a workload that was interrupted from outside."""
+class ChaosNotAllowedError(DlrlError):
+    """A fault was requested for a job that was not built with `.allow_chaos()`."""
 
 
 class CallTimeoutError(DlrlError):

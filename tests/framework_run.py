@@ -46,11 +46,11 @@ class Watched:
             time.sleep(0.1)
 
     def look(self) -> int:
-        """The step it is in, -1 before the first."""
+        """The step it is in, counted from 1; 0 before the first."""
         step = self.handle.status().step
         if step is not None and (not self.steps or self.steps[-1] != step):
             self.steps.append(step)
-        return self.steps[-1] if self.steps else -1
+        return self.steps[-1] if self.steps else 0
 
     def hurt(self, who: str, *, chance: random.Random) -> None:
         """SIGKILL it at some moment of a step."""
@@ -75,7 +75,7 @@ class Watched:
 def survive(job: Watched, deaths: dict[str, set[str]], *, seed: int) -> Any:
     """Kill one after the other, each at some moment of a step; `deaths` tells whose processes are new after each."""
     chance = random.Random(seed)
-    job.wait_for_step(1)
+    job.wait_for_step(2)
     expected = dict.fromkeys(job.restarts(), 0)
     for who, renewed in deaths.items():
         job.hurt(who, chance=chance)

@@ -20,7 +20,7 @@ logger = logging.getLogger("dlrl")
 
 def class_problems(owner: str, ref: ClassRef, *, is_trainer: bool) -> list[str]:
     """Problems of a class, which is imported. A module whose own dependency is missing here is left for the workers."""
-    from dlrl_core.workload.class_loader import load_class
+    from dlrl_core.workload.invocation import load_class
 
     if ref.module == "__main__":
         return [f"{owner} is '{ref}': other processes can't import '__main__'; put the class into a module"]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from dlrl_core.context.job_state import check_transition as check_transition
     from dlrl_core.context.job_view import JobView as JobView
     from dlrl_core.context.journal import JournalEvent as JournalEvent
+    from dlrl_core.context.process_report import ProcessReport as ProcessReport
+    from dlrl_core.context.process_report import WorkloadState as WorkloadState
     from dlrl_core.context.records import JobEnding as JobEnding
     from dlrl_core.context.records import JobRecord as JobRecord
     from dlrl_core.context.records import ProgressRecord as ProgressRecord
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from dlrl_core.context.store import StoredJob as StoredJob
     from dlrl_core.context.store import default_store_url as default_store_url
     from dlrl_core.context.store import open_store as open_store
-    from dlrl_core.context.workload_report import WorkloadReport as WorkloadReport
-    from dlrl_core.context.workload_report import WorkloadState as WorkloadState
     from dlrl_core.context.write_queue import OutageLimits as OutageLimits
 
 _HOMES = {
@@ -58,8 +58,8 @@ _HOMES = {
     "TrainerRecord": "records",
     "TrainerState": "records",
     "WorkloadRecord": "records",
-    "WorkloadReport": "workload_report",
-    "WorkloadState": "workload_report",
+    "ProcessReport": "process_report",
+    "WorkloadState": "process_report",
     "check_transition": "job_state",
     "default_store_url": "store",
     "looks_secret": "secret_keys",
@@ -79,6 +79,7 @@ __all__ = [
     "JournalEvent",
     "Loss",
     "OutageLimits",
+    "ProcessReport",
     "ProgressRecord",
     "Reason",
     "SqliteStore",
@@ -87,7 +88,6 @@ __all__ = [
     "TrainerRecord",
     "TrainerState",
     "WorkloadRecord",
-    "WorkloadReport",
     "WorkloadState",
     "check_transition",
     "default_store_url",

@@ -25,9 +25,9 @@ from dlrl_core.context.documents import (
 )
 from dlrl_core.context.job_view import JobView, view_of
 from dlrl_core.context.journal import JournalEvent
+from dlrl_core.context.process_report import ProcessReport
 from dlrl_core.context.records import JobRecord, WorkloadRecord
 from dlrl_core.context.store import Store, StoredJob, new_commit_id
-from dlrl_core.context.workload_report import WorkloadReport
 from dlrl_core.context.write_queue import OutageLimits, WriteQueue
 from dlrl_core.errors import ContextError, JobExistsError, JobNotFoundError, StoreError, StoreUnavailableError
 
@@ -150,7 +150,7 @@ class JobContext:
         job = self.record.name
         return [JournalEvent.of(event, job=job) for event in self._store.journal(job, start, limit)]
 
-    def snapshot(self, reports: Mapping[str, WorkloadReport] | None = None) -> JobView:
+    def snapshot(self, reports: Mapping[str, ProcessReport] | None = None) -> JobView:
         """The job as plain JSON values that may be shown: redacted, of one commit.
 
         `reports` are the latest by workload name; only the Master has them.

@@ -8,12 +8,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict
 
+from dlrl_core.context.process_report import ProcessReport
 from dlrl_core.context.records import JobRecord, ProgressRecord, WorkloadRecord
 from dlrl_core.context.redaction import redact
-from dlrl_core.context.workload_report import WorkloadReport
 
 _NOT_SHOWN = {"record_schema"}
-_REPORT_FIELDS = [field.name for field in dataclasses.fields(WorkloadReport)]
+_REPORT_FIELDS = [field.name for field in dataclasses.fields(ProcessReport)]
 
 
 class JobView(TypedDict):
@@ -39,7 +39,7 @@ class JobView(TypedDict):
     incidents: list[dict[str, Any]]
     """Fields of Incident, oldest first."""
     workloads: list[dict[str, Any]]
-    """Fields of WorkloadRecord, 'restarts', and under 'report' those of the latest WorkloadReport, or None."""
+    """Fields of WorkloadRecord, 'restarts', and under 'report' those of the latest ProcessReport, or None."""
     spec: Any
     """The JobSpec as JSON, opened."""
     plan: Any
@@ -48,7 +48,7 @@ class JobView(TypedDict):
 def view_of(
     record: JobRecord,
     workloads: Iterable[WorkloadRecord],
-    reports: Mapping[str, WorkloadReport],
+    reports: Mapping[str, ProcessReport],
     *,
     version: int,
     degraded: str | None,
@@ -83,7 +83,7 @@ def _progress_view(progress: ProgressRecord) -> dict[str, Any]:
     return {**shown, "committed_step": None if commit is None else int(json.loads(commit)["step"]) + 1}
 
 
-def _workload_view(record: WorkloadRecord, report: WorkloadReport | None) -> dict[str, Any]:
+def _workload_view(record: WorkloadRecord, report: ProcessReport | None) -> dict[str, Any]:
     is_current = report is not None and report.incarnation >= record.incarnation
     shown = {name: getattr(report, name) for name in _REPORT_FIELDS} if is_current else None
     return {**record.model_dump(mode="json", exclude=_NOT_SHOWN), "restarts": record.incarnation, "report": shown}

@@ -14,9 +14,9 @@ from pydantic import Field
 
 from dlrl_core.context.incidents import Incident, epoch_of
 from dlrl_core.context.job_state import JobState
+from dlrl_core.context.process_report import WorkloadState
 from dlrl_core.context.record_model import PersistedRecord
 from dlrl_core.context.redaction import RedactedText, redact
-from dlrl_core.context.workload_report import WorkloadState
 from dlrl_core.errors import RemoteCause
 from dlrl_core.roles import RoleType
 

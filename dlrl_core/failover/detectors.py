@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from dlrl_core.context.process_report import ProcessReport, WorkloadState
 from dlrl_core.context.records import WorkloadRecord
-from dlrl_core.context.workload_report import WorkloadReport, WorkloadState
 from dlrl_core.failover.finding import WorkloadHangs
 from dlrl_core.spec import JobSpec
 
@@ -25,7 +25,7 @@ class JobLook:
     """When this Master began to receive reports."""
     spec: JobSpec
     workloads: Mapping[str, WorkloadRecord]
-    reports: Mapping[str, WorkloadReport]
+    reports: Mapping[str, ProcessReport]
     """The last report of each workload that sent one."""
 
 
@@ -44,7 +44,7 @@ def find_hangs(look: JobLook) -> Iterator[WorkloadHangs]:
             yield WorkloadHangs(name=record.name, reason=reason, actor_id=record.actor_id)
 
 
-def _hang(record: WorkloadRecord, report: WorkloadReport | None, look: JobLook, limit_s: float) -> str | None:
+def _hang(record: WorkloadRecord, report: ProcessReport | None, look: JobLook, limit_s: float) -> str | None:
     if report is None or report.pid != record.pid or report.incarnation != record.incarnation:
         report, heard_at = None, max(record.since, look.since)
     else:

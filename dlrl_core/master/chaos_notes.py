@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from dlrl_core.context import JobContext
-from dlrl_core.workload.fault import Fault, FaultKind, Suffering
+from dlrl_core.workload.fault import Fault, FaultInjector, FaultKind
 
 _LAG_S = 2.0
 """A fault is noted after it was injected: the incident that it caused may be written before."""
@@ -17,7 +17,7 @@ class ChaosNotes:
 
     def __init__(self, context: JobContext, *, is_allowed: bool) -> None:
         self._context = context
-        self._is_allowed = is_allowed
+        self._injector = FaultInjector(is_allowed=is_allowed, owner="the master", has_calls=False)
         self._pending: dict[str, str] = {}
         """By process, the last fault that no incident names yet."""
 
@@ -41,7 +41,7 @@ class ChaosNotes:
     def inject(self, fault: Fault) -> None:
         """Let the fault happen to the Master. Raises if the job does not allow it."""
         if fault.kind is FaultKind.STORE:
-            Suffering(is_allowed=self._is_allowed, owner="the master").add(Fault(kind=FaultKind.SLOW))
+            self._injector.check_allowed()
             self._context.fail_for(fault.seconds)
         else:
-            Suffering(is_allowed=self._is_allowed, owner="the master", has_calls=False).add(fault)
+            self._injector.add(fault)

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterable
 
-from dlrl_core.context import FindingKind, Incident, JobContext, JobEnding, JobState, WorkloadReport, WorkloadState
+from dlrl_core.context import FindingKind, Incident, JobContext, JobEnding, JobState, ProcessReport, WorkloadState
 from dlrl_core.context.trainer_outcome import TrainerOutcome
 from dlrl_core.errors import JobError, StoreConflictError
 from dlrl_core.failover import (
@@ -45,7 +45,7 @@ from dlrl_core.scheduler import workload_launcher
 from dlrl_core.scheduler.names import TRAINER
 from dlrl_core.spec import JobSpec
 from dlrl_core.spec.role_values import FailoverScope
-from dlrl_core.trainer.roster import Roll
+from dlrl_core.trainer.workload_directory import DirectorySnapshot
 
 _LOOK_S = 0.5
 _LONGEST_STACKS = 20_000
@@ -71,7 +71,7 @@ class ControlLoop:
         self._since = time.time()
         self._is_recovering = True
         self._changed = asyncio.Event()
-        self.reports: dict[str, WorkloadReport] = {}
+        self.reports: dict[str, ProcessReport] = {}
 
     # ---- the life of the job
 
@@ -322,7 +322,7 @@ class ControlLoop:
 
     # ---- asked by the trainer
 
-    async def restored(self, name: str, actor_id: str) -> Roll:
+    async def restored(self, name: str, actor_id: str) -> DirectorySnapshot:
         """Wait until this process of a workload was replaced, or is confirmed alive; the current processes."""
         while True:
             await self._until_stable()
@@ -330,7 +330,7 @@ class ControlLoop:
                 return self._workloads.roll()
             await asyncio.sleep(0.02)  # the watch on the process is about to notice
 
-    async def stable(self) -> Roll:
+    async def stable(self) -> DirectorySnapshot:
         """Wait until nothing is being restarted; the current processes."""
         await self._until_stable()
         return self._workloads.roll()

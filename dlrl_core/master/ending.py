@@ -18,7 +18,7 @@ from dlrl_core.master.liveness import quiet
 from dlrl_core.master.process_launches import end_all
 from dlrl_core.scheduler import workload_launcher
 from dlrl_core.workload.death_reason import GONE, death_reason
-from dlrl_core.workload.state_folder import forget_run
+from dlrl_core.workload.state_files import forget_run
 
 _LAST_CALL_S = 3.0
 

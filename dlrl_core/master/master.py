@@ -11,7 +11,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -22,11 +21,11 @@ from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.scheduler.names import MASTER, namespace_of
 
 if TYPE_CHECKING:
-    from dlrl_core.context import JobContext, JobEnding, JobView, WorkloadReport
+    from dlrl_core.context import JobContext, JobEnding, JobView, ProcessReport
     from dlrl_core.master.control_loop import ControlLoop
     from dlrl_core.master.event_sinks import EventSinks
     from dlrl_core.trainer.progress import ProgressReport
-    from dlrl_core.trainer.roster import Roll
+    from dlrl_core.trainer.workload_directory import DirectorySnapshot
     from dlrl_core.workload.fault import Fault, FaultKind
 
 
@@ -40,7 +39,7 @@ class Master:
 
     def __init__(self, launch: MasterLaunch) -> None:
         from dlrl_core.scheduler.cluster_probe import restarts_of_this_actor
-        from dlrl_core.workload.orphan import end_with_node
+        from dlrl_core.workload.process import end_with_node
 
         end_with_node()
         self._launch = launch
@@ -223,14 +222,14 @@ class Master:
 
     # ---- asked by the trainer
 
-    async def restored(self, name: str, actor_id: str) -> Roll | None:
+    async def restored(self, name: str, actor_id: str) -> DirectorySnapshot | None:
         """Wait until this process of a workload was replaced or is confirmed alive; returns the current processes.
 
         None if that takes longer than a few seconds: ask again, so that no caller waits long for a Master that is gone.
         """
         return await self._bounded(lambda loop: loop.restored(name, actor_id))
 
-    async def settled(self) -> Roll | None:
+    async def settled(self) -> DirectorySnapshot | None:
         """Wait until nothing is being restarted; returns the current processes. None if that takes longer."""
         return await self._bounded(lambda loop: loop.stable())
 
@@ -239,8 +238,10 @@ class Master:
         await self._loaded.wait()
         self._loop.escalate(name, method)
 
-    async def _bounded(self, ask: Callable[[ControlLoop], Coroutine[Any, Any, Roll]]) -> Roll | None:
-        async def answer() -> Roll:
+    async def _bounded(
+        self, ask: Callable[[ControlLoop], Coroutine[Any, Any, DirectorySnapshot]]
+    ) -> DirectorySnapshot | None:
+        async def answer() -> DirectorySnapshot:
             await self._loaded.wait()
             return await ask(self._loop)
 
@@ -257,9 +258,9 @@ class Master:
         elif not self._ended.is_set():
             self._loop.trainer.record_progress(report)
 
-    async def report(self, report: WorkloadReport) -> None:
+    async def report(self, report: ProcessReport) -> None:
         if self._loaded.is_set():
-            self._loop.reports[report.name] = replace(report, step=self._context.record.progress.step)
+            self._loop.reports[report.name] = report
 
     async def inject(self, fault: Fault) -> None:
         """Chaos: let this fault happen to the Master, or to its store."""

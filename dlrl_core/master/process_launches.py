@@ -17,9 +17,8 @@ from dlrl_core.scheduler.names import TRAINER
 from dlrl_core.scheduler.reservation import release_all
 from dlrl_core.spec import JobSpec, RoleSpec, VisibleDevices
 from dlrl_core.trainer.trainer_host import TrainerLaunch
-from dlrl_core.workload.devices import left_alone
-from dlrl_core.workload.identity import WorkloadIdentity
-from dlrl_core.workload.process import ProcessSetup
+from dlrl_core.workload.base_workload import WorkloadIdentity
+from dlrl_core.workload.process import ProcessSetup, all_devices_env
 from dlrl_core.workload.workload_host import WorkloadLaunch
 
 
@@ -53,21 +52,7 @@ def _workload(launch: MasterLaunch, spec: JobSpec, plan: WorkloadPlan, incarnati
     role = spec.role(plan.role)
     assert role is not None
     return WorkloadLaunch(
-        identity=WorkloadIdentity(
-            job=launch.job,
-            run_id=launch.run_id,
-            name=plan.name,
-            role=str(plan.role),
-            rank=plan.rank,
-            world_size=plan.world_size,
-            local_rank=plan.local_rank,
-            local_world_size=plan.local_world_size,
-            device_collocation=plan.device_collocation,
-            part=plan.part,
-            part_rank=plan.part_rank,
-            part_size=plan.part_size,
-            incarnation=incarnation,
-        ),
+        identity=WorkloadIdentity.of(plan, job=launch.job, run_id=launch.run_id, incarnation=incarnation),
         cls=role.cls,
         config=spec.config,
         setup=_setup(launch, spec, _environment(spec, role, plan.part)),
@@ -81,8 +66,8 @@ def _workload(launch: MasterLaunch, spec: JobSpec, plan: WorkloadPlan, incarnati
 
 def _environment(spec: JobSpec, role: RoleSpec, part: str | None) -> dict[str, str]:
     request = role.placement_requests[f"{role.role.value}.{part}" if part else role.role.value]
-    is_left_alone = role.visible_devices is VisibleDevices.NODE
-    return {**(left_alone() if is_left_alone else {}), **spec.global_env, **request.env}
+    sees_all = role.visible_devices is VisibleDevices.NODE
+    return {**(all_devices_env() if sees_all else {}), **spec.global_env, **request.env}
 
 
 def _trainer(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan, incarnation: int) -> TrainerLaunch:

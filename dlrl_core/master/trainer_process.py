@@ -10,6 +10,7 @@ from typing import Any
 from ray.exceptions import RayTaskError
 
 from dlrl_core.context import JobContext, JobState, TrainerState
+from dlrl_core.context.process_report import ProcessReport
 from dlrl_core.context.trainer_outcome import TrainerOutcome
 from dlrl_core.errors import DlrlError, TrainerError
 from dlrl_core.failover import TrainerGone
@@ -23,7 +24,7 @@ from dlrl_core.scheduler.workload_launcher import find_actor, kill
 from dlrl_core.spec import JobSpec
 from dlrl_core.trainer.progress import ProgressReport
 from dlrl_core.workload.death_reason import GONE, death_reason
-from dlrl_core.workload.process import HostFacts, check_run
+from dlrl_core.workload.process import check_run
 
 _ASK_S = 2.0
 _ADOPT_S = 300.0
@@ -95,7 +96,7 @@ class TrainerProcess:
         check_run(replies["trainer"], self._launch.run_id)
         return bool(replies["trainer's state"])
 
-    async def loaded(self, timeout_s: float) -> HostFacts:
+    async def loaded(self, timeout_s: float) -> ProcessReport:
         """Wait until the trainer can run; raises TrainerError if its class can't be imported."""
         try:
             facts = await replies_of(
@@ -107,11 +108,11 @@ class TrainerProcess:
             raise (error.cause if isinstance(error.cause, DlrlError) else error) from None
         except GONE as error:
             raise TrainerDiedError(death_reason(error)) from None
-        fact: HostFacts = facts["trainer"]
+        fact: ProcessReport = facts["trainer"]
         check_run(fact, self._launch.run_id)
         return fact
 
-    def run(self, workloads: WorkloadProcesses, facts: HostFacts) -> None:
+    def run(self, workloads: WorkloadProcesses, facts: ProcessReport) -> None:
         """Let it train, from the last commit on; the job is running from then on."""
         with self._context.change() as change:
             if self._context.record.state is not JobState.RUNNING:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ray.exceptions import RayTaskError
 
-from dlrl_core.context import JobContext, WorkloadState
+from dlrl_core.context import JobContext, ProcessReport, WorkloadState
 from dlrl_core.errors import DlrlError, WorkloadStartError
 from dlrl_core.failover import WorkloadGone
 from dlrl_core.master.launch import MasterLaunch
@@ -22,11 +22,10 @@ from dlrl_core.scheduler import workload_launcher
 from dlrl_core.scheduler.cluster_probe import view_capacity
 from dlrl_core.scheduler.names import MASTER, namespace_of
 from dlrl_core.spec import JobSpec
-from dlrl_core.trainer.roster import Roll
-from dlrl_core.trainer.workload_handle import WorkloadHandle
+from dlrl_core.trainer.workload_directory import DirectorySnapshot, WorkloadHandle
 from dlrl_core.workload.death_reason import GONE, death_reason
 from dlrl_core.workload.master_handle import MasterHandle
-from dlrl_core.workload.process import HostFacts, check_run
+from dlrl_core.workload.process import check_run
 
 _NAME_FREE_S = 30.0
 _DEATH_KNOWN_S = 2.0
@@ -59,7 +58,7 @@ class WorkloadProcesses:
         self._context = context
         self._on_gone = on_gone
         self._hosts: dict[str, Any] = {}
-        self._facts: dict[str, HostFacts] = {}
+        self._facts: dict[str, ProcessReport] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
         self.tables: dict[RoleType, bytes] = {}
         self.master = MasterHandle(namespace=namespace_of(launch.job), name=MASTER)
@@ -91,10 +90,10 @@ class WorkloadProcesses:
             for one in self.plan.workloads
         ]
 
-    def roll(self) -> Roll:
+    def roll(self) -> DirectorySnapshot:
         """The current process of each workload, for the trainer."""
         actors = {name: (self._facts[name].actor_id, host) for name, host in self._hosts.items()}
-        return Roll(epoch=self._context.record.epoch, actors=actors)
+        return DirectorySnapshot(epoch=self._context.record.epoch, actors=actors)
 
     # ---- coming up
 
@@ -119,7 +118,7 @@ class WorkloadProcesses:
         refs = {name: host.facts.remote() for name, host in living.items()}
         for name, ref in refs.items():
             try:
-                fact: HostFacts = await asyncio.wait_for(answer(ref), self._launch.limits.process_s)
+                fact: ProcessReport = await asyncio.wait_for(answer(ref), self._launch.limits.process_s)
             except (TimeoutError, RayTaskError, *GONE):
                 missing.append(name)
                 continue
@@ -155,7 +154,7 @@ class WorkloadProcesses:
         for name in names:
             self._watch(name)
 
-    async def _facts_of(self, names: Collection[str]) -> dict[str, HostFacts]:
+    async def _facts_of(self, names: Collection[str]) -> dict[str, ProcessReport]:
         """The facts of all of them. Raises NodeLostError if one of their nodes is gone."""
         refs = {name: self._hosts[name].facts.remote() for name in names}
         answers = asyncio.ensure_future(self._answers(refs, "start", self._launch.limits.process_s))

@@ -360,7 +360,7 @@ def renamed(words: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any
 
 
 def _from_schema_2(plain: dict[str, Any]) -> dict[str, Any]:
-    job = renamed(plain, {**OLD_KEYS, "budget": "restart_budget", "allows_chaos": "allow_chaos"})
+    job = renamed(plain, {**OLD_KEYS, "budget": "restart_budget", "allow_chaos": "allow_chaos"})
     roles = [renamed(role, {"hang_s": "hang_limit"}) for role in job.get("roles", [])]
     return {**job, "roles": roles, "spec_schema": SCHEMA}
 

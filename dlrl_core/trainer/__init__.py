@@ -3,6 +3,6 @@
 from dlrl_core.trainer.base_trainer import BaseTrainer
 from dlrl_core.trainer.role_call import RoleCall
 from dlrl_core.trainer.role_group import RoleGroup
-from dlrl_core.trainer.workload_handle import WorkloadHandle
+from dlrl_core.trainer.workload_directory import WorkloadHandle
 
 __all__ = ["BaseTrainer", "RoleCall", "RoleGroup", "WorkloadHandle"]

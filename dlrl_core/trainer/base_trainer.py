@@ -11,8 +11,7 @@ from dlrl_core.roles import RoleType
 from dlrl_core.trainer.commits import Commits
 from dlrl_core.trainer.progress import Progress
 from dlrl_core.trainer.role_group import RoleGroup
-from dlrl_core.trainer.roster import Roster
-from dlrl_core.trainer.workload_handle import WorkloadHandle
+from dlrl_core.trainer.workload_directory import WorkloadDirectory, WorkloadHandle
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -22,7 +21,7 @@ class BaseTrainer(ABC):
     """The training loop of a job, in a process of its own.
 
     dlrl constructs it with `(actor_handles, actor_classes, config)`, binds a role group for each role of the
-    job (`self.RG_ACTOR`, `self.RG_ROLLOUT`, ...), then calls `init()` and `fit()`. Define in `__init__`,
+    job (`self.RG_ACTOR`, `self.RG_ROLLOUT`, ...), then calls `init()` and `fit()`. Define attributes in `__init__`,
     prepare in `init`, train in `fit`; what `fit` returns is the job's result.
     """
 
@@ -49,11 +48,11 @@ class BaseTrainer(ABC):
         resources: Mapping[RoleType, dict[str, float]],
         progress: Progress,
         commits: Commits,
-        roster: Roster,
+        directory: WorkloadDirectory,
     ) -> None:
         """Called once by the host, after construction."""
         self._commits = commits
-        self._roster = roster
+        self._directory = directory
         self._groups = dict(groups)
         self._resources = dict(resources)
         self._progress = progress
@@ -130,53 +129,57 @@ class BaseTrainer(ABC):
             raise DlrlError(f"the job has no role '{role}'; it has: {present}") from None
 
     def steps(self, total: int) -> Iterator[int]:
-        """Iterate over the training steps, from the first that is not committed on; shown as the job's progress."""
+        """Iterate over the indices of the training steps, from 0 or the first that is not committed, below `total`.
+
+        The job's progress shows them, counted from 1.
+        """
         for step in range(0 if self.committed_step is None else self.committed_step + 1, total):
             self._progress.begin_step(step, total)
             yield step
         self._progress.end_steps(total)
 
     def begin_step(self, step: int, total: int) -> None:
-        """Show this step as the job's progress: for a trainer whose loop is not `steps`, but a framework's own."""
+        """Show this step as the job's progress, for a trainer with a loop of its own; `step` is its index, from 0."""
         self._progress.begin_step(step, total)
 
     def end_steps(self, total: int) -> None:
-        """All steps are done: for a trainer whose loop is not `steps`."""
+        """Show that all steps are done, for a trainer with a loop of its own."""
         self._progress.end_steps(total)
 
     def commit(self, step: int, *, durable: bool = False, **progress: Any) -> None:
-        """Everything up to this step has happened, once and for all: after any death, training goes on after it.
+        """Commit everything up to this step, given by its index from 0: after any death, training goes on after it.
 
         The state of every workload with `save_state` and `load_state` is saved, and `progress` with it: what the
-        trainer needs to go on, as plain JSON values. It is in `self.progress` from now on. With `durable` the call
-        returns when all of it is on durable storage; else it is copied there now and then, in the background.
+        trainer needs to go on, as plain JSON values, which `self.progress` then returns. With `durable` the call
+        returns when all of it is on durable storage; else some commits are copied there in the background.
         """
         self._progress.committed(self._commits.commit(step, progress, is_durable=durable).to_json())
 
     @property
     def committed_step(self) -> int | None:
-        """The step of the last commit; None if there is none."""
+        """The index of the last committed step, from 0; None if there is none."""
         return self._commits.last.step if self._commits.last else None
 
     @property
     def progress(self) -> Mapping[str, Any]:
-        """What the last commit was given; empty if there is none."""
+        """The progress given to the last commit; empty if there is none."""
         return self._commits.last.progress if self._commits.last else {}
 
     def on_restart(self, workloads: list[WorkloadHandle]) -> None:  # noqa: B027 - most trainers need nothing
-        """These workloads have new processes, which have seen the calls of `init`, and nothing else.
+        """Called when these workloads have new processes, before any other call reaches them.
 
-        Called before any other call reaches them. Give them again what they had from other roles, such as weights.
+        They have seen the calls of `init` and nothing else. Send them again what they had from other roles, such as
+        weights.
         """
 
     def heal(self) -> None:
-        """Have everybody replaced whose process is gone, now: while you wait for something that is no role call.
+        """Have all processes replaced that are gone: for use while you wait for something that is no role call.
 
-        As with any call, `on_restart` follows, or `fit` is left and entered again.
+        As with any call, `on_restart` is called, or `fit` is left and entered again.
         """
-        self._roster.check()
-        self._roster.heal()
+        self._directory.check()
+        self._directory.replace_gone()
 
     def log(self, **metrics: float) -> None:
-        """Show these numbers with the current step."""
+        """Show these numbers with the job's progress."""
         self._progress.log(metrics)

@@ -1,8 +1,8 @@
-"""The seam between a framework's own trainer and dlrl, for adapters: actor handles, and `ray.get`.
+"""Replacements, for adapters, of what a framework's own trainer uses of Ray: actor handles, `ray.get`, `ray.wait`.
 
 A framework's trainer calls `handle.method.remote(...)` and gives what that returns to `ray.get` and `ray.wait`. Here a
-handle is one workload of a role, its calls are role calls, and `get` and `wait` know those: a call whose process
-died is made again on the one that took its place.
+handle is one workload of a role, its calls are role calls, and `get` and `wait` accept those: a call whose process
+died is repeated on the process that replaced it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,23 @@ import ray
 from ray.exceptions import RayTaskError
 
 from dlrl_core.trainer.role_call import RoleCall
-from dlrl_core.trainer.role_group import RoleGroup, RoleMethod
-from dlrl_core.trainer.workload_handle import WorkloadHandle
+from dlrl_core.trainer.role_group import RoleGroup
+from dlrl_core.trainer.workload_directory import WorkloadHandle
 from dlrl_core.workload.death_reason import LOST
 
 
+class RemoteStub:
+    """A stub for an actor class or an actor's method, whose `.remote()` calls a replacement."""
+
+    def __init__(self, remote: Callable[..., Any]) -> None:
+        self.remote = remote
+
+    def options(self, **_: Any) -> RemoteStub:
+        return self
+
+
 class Member:
-    """One workload of a role, as a framework's trainer calls it. In another process it is the plain handle."""
+    """One workload of a role, called as an actor handle. Pickled, it becomes the plain WorkloadHandle."""
 
     def __init__(self, group: RoleGroup, position: int) -> None:
         self._group = group[position]
@@ -34,28 +44,17 @@ class Member:
     def handle(self) -> WorkloadHandle:
         return next(iter(self._group))
 
-    def __getattr__(self, method: str) -> MemberMethod:
+    def __getattr__(self, method: str) -> RemoteStub:
         if method.startswith("_"):
             raise AttributeError(method)
-        return MemberMethod(getattr(self._group, method).options(blocking=False, auto_shard=False))
+        return RemoteStub(getattr(self._group, method).options(blocking=False, auto_shard=False))
 
     def __reduce__(self) -> Any:
         return self.handle.__reduce__()
 
 
-class MemberMethod:
-    """One method of a Member."""
-
-    def __init__(self, method: RoleMethod) -> None:
-        self._method = method
-
-    def remote(self, *args: Any, **kwargs: Any) -> RoleCall:
-        call: RoleCall = self._method(*args, **kwargs)
-        return call
-
-
-class RayOfRoles:
-    """Ray, as a framework's trainer uses it, with `get` and `wait` that know role calls and futures."""
+class PatchedRay:
+    """The module `ray` for a framework's trainer, with a `get` and `wait` that accept role calls and futures, too."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(ray, name)
@@ -69,13 +68,13 @@ class RayOfRoles:
             return ray.get(refs, timeout=timeout)
         if refs and all(isinstance(ref, Future) for ref in refs):
             first_failure(refs)
-        with contextlib.suppress(RayTaskError, *LOST):  # all at once; who failed is found one by one
+        with contextlib.suppress(RayTaskError, *LOST):  # all at once; failed calls are then handled one by one
             if refs and all(isinstance(ref, RoleCall) for ref in refs):
                 return ray.get([ref.refs[0] for ref in refs])
         return [self.get(ref) for ref in refs]
 
     def wait(self, refs: Sequence[Any], *, num_returns: int = 1, timeout: float | None = None) -> tuple[Any, Any]:
-        """As `ray.wait`. Calls that were lost with a process are started again, and are not ready."""
+        """As `ray.wait`. Calls that were lost with a process are started again and returned as not ready."""
         by_ref = {call.refs[0] if isinstance(call, RoleCall) else call: call for call in refs}
         ready, pending = ray.wait(list(by_ref), num_returns=num_returns, timeout=timeout)
         done = [by_ref[ref] for ref in ready]
@@ -88,14 +87,14 @@ class RayOfRoles:
 
 
 def done(value: Any) -> Future[Any]:
-    """A value that is there, for a caller who expects to wait for it."""
+    """A future that has this value already."""
     future: Future[Any] = Future()
     future.set_result(value)
     return future
 
 
 def first_failure(futures: list[Future[Any]]) -> None:
-    """Wait for all; raise as soon as one failed."""
+    """Wait for all of them; raises as soon as one has failed."""
     done, _ = concurrent.futures.wait(futures, return_when=FIRST_EXCEPTION)
     for future in done:
         future.result()
@@ -103,7 +102,7 @@ def first_failure(futures: list[Future[Any]]) -> None:
 
 @contextlib.contextmanager
 def replaced(module: ModuleType, **names: Any) -> Iterator[None]:
-    """For a while, these names of a module mean something else."""
+    """Replace these names of a module, and restore them at the end."""
     before = {name: getattr(module, name) for name in names}
     vars(module).update(names)
     try:
@@ -113,16 +112,6 @@ def replaced(module: ModuleType, **names: Any) -> Iterator[None]:
 
 
 def keep_one_wandb_run(run_id: str) -> None:
-    """However often the trainer's process starts, it goes on with one run of W&B, unless the user has said which."""
+    """Let every process of the trainer continue one W&B run, unless the user has set another."""
     os.environ.setdefault("WANDB_RUN_ID", run_id)
     os.environ.setdefault("WANDB_RESUME", "allow")
-
-
-class Starting:
-    """Stands for an actor class, or a method of an actor: `remote` is whatever is to happen instead."""
-
-    def __init__(self, remote: Callable[..., Any]) -> None:
-        self.remote = remote
-
-    def options(self, **_: Any) -> Starting:
-        return self

@@ -1,4 +1,4 @@
-"""Progress: where the trainer is, as the Master and the progress line see it."""
+"""Progress: where the trainer is, as the Master and the progress line see it; CallLog: its calls and waiting times."""
 
 from __future__ import annotations
 
@@ -8,36 +8,64 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dlrl_core.trainer.call_log import CallLog
+from dlrl_core.graph import EdgeKind, RoleGraph
+from dlrl_core.roles import RoleType
+
+
+@dataclass(slots=True)
+class CallLog:
+    """Waiting time for each 'role.method', and the order of calls. Written on every call, so it does little."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    graph: RoleGraph = field(default_factory=RoleGraph)
+    current: str | None = None
+    """The call that the trainer waits for, as 'role.method'; one that failed stays until the next call."""
+    _last_role: RoleType | None = None
+
+    def began(self, role: RoleType, name: str) -> None:
+        """A call is made; `name` is 'role.method'."""
+        self.current = name
+        if self._last_role is not role:
+            if self._last_role is not None:
+                self.graph.saw(self._last_role, role, EdgeKind.ORDER)
+            self._last_role = role
+
+    def waited(self, name: str, seconds: float) -> None:
+        """The trainer waited this long for the call's results."""
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        self.current = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProgressReport:
-    """One look at the trainer's progress."""
+    """The trainer's progress at one moment."""
 
     phase: str
     step: int | None
+    """The step that runs, counted from 1; after the last one it stays at the total. None before the first."""
     total_steps: int | None
     metrics: dict[str, float]
     phase_seconds: dict[str, float]
-    """Seconds of the last whole step by 'role.method', and 'trainer' for what was spent between calls."""
-    call: str | None
-    """The last call that was begun, as 'role.method'."""
+    """Seconds of the last whole step by 'role.method', and under 'trainer' those between calls."""
     edges: tuple[tuple[str, str, str], ...]
-    """The graph as the calls have shown it: source role, target role, kind."""
+    """The graph of the calls so far: source role, target role, kind."""
     commit: str | None = None
     """The last commit, as JSON."""
     sent_at: float = field(default_factory=time.time)
 
 
 class Progress:
-    """Collects what the trainer does. Written by its thread, read by the one that reports."""
+    """Collects the trainer's progress. Written by its thread, read by the one that reports.
+
+    The trainer's own step indices come in, from 0; everything that goes out counts steps from 1.
+    """
 
     def __init__(self, call_log: CallLog) -> None:
         self._call_log = call_log
         self._lock = threading.Lock()
         self._phase = "construct"
         self._step: int | None = None
+        """Counted from 1."""
         self._total: int | None = None
         self._metrics: dict[str, float] = {}
         self._step_seconds: dict[str, float] = {}
@@ -47,7 +75,7 @@ class Progress:
         self._at_steps: list[tuple[int, Callable[[], Any]]] = []
         self.changes = 0
         self.news = threading.Event()
-        """Set when there is something that the Master should hear at once."""
+        """Set when there is something to report at once."""
 
     def enter(self, phase: str) -> None:
         with self._lock:
@@ -55,29 +83,40 @@ class Progress:
             self.changes += 1
 
     def at_step(self, step: int, do: Callable[[], Any]) -> None:
-        """Do something when this step begins, or at once if it has begun."""
+        """Call `do` when this step begins, counted from 1; now, if it has begun."""
         if self._step is not None and self._step >= step:
             do()
         else:
             self._at_steps.append((step, do))
 
-    def begin_step(self, step: int, total: int) -> None:
-        for due, do in [one for one in self._at_steps if one[0] <= step]:
+    def begin_step(self, index: int, total: int) -> None:
+        """A step begins; `index` counts from 0."""
+        for due, do in [one for one in self._at_steps if one[0] <= index + 1]:
             self._at_steps.remove((due, do))
             do()
-        with self._lock:
-            if self._step is not None:
-                self._close_step()
-            self._step, self._total = step, total
-            self._open_step()
+        self._enter_step(index + 1, total)
 
     def end_steps(self, total: int) -> None:
-        """All steps are done: `step` then counts the finished ones."""
+        """All steps are done."""
+        self._enter_step(total, total)
+
+    def _enter_step(self, step: int, total: int) -> None:
         with self._lock:
             if self._step is not None:
-                self._close_step()
-            self._step, self._total = total, total
-            self._open_step()
+                self._step_seconds = self._seconds_of_step()
+            self._step, self._total = step, total
+            self._step_began = time.perf_counter()
+            self._at_begin = dict(self._call_log.seconds)
+            self.changes += 1
+
+    def _seconds_of_step(self) -> dict[str, float]:
+        whole = time.perf_counter() - self._step_began
+        spent = {
+            name: seconds - self._at_begin.get(name, 0.0)
+            for name, seconds in self._call_log.seconds.items()
+            if seconds > self._at_begin.get(name, 0.0)
+        }
+        return {**spent, "trainer": max(0.0, whole - sum(spent.values()))}
 
     def committed(self, commit: str | None) -> None:
         with self._lock:
@@ -99,21 +138,6 @@ class Progress:
                 total_steps=self._total,
                 metrics=dict(self._metrics),
                 phase_seconds=dict(self._step_seconds),
-                call=self._call_log.last,
                 edges=tuple((str(a), str(b), str(kind)) for a, b, kind in list(self._call_log.graph.edges)),
                 commit=self._commit,
             )
-
-    def _open_step(self) -> None:
-        self._step_began = time.perf_counter()
-        self._at_begin = dict(self._call_log.seconds)
-        self.changes += 1
-
-    def _close_step(self) -> None:
-        whole = time.perf_counter() - self._step_began
-        spent = {
-            name: seconds - self._at_begin.get(name, 0.0)
-            for name, seconds in self._call_log.seconds.items()
-            if seconds > self._at_begin.get(name, 0.0)
-        }
-        self._step_seconds = {**spent, "trainer": max(0.0, whole - sum(spent.values()))}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,12 +12,11 @@ import ray
 
 from dlrl_core.errors import SpecError
 from dlrl_core.graph import EdgeKind
+from dlrl_core.hints import did_you_mean
 from dlrl_core.roles import RoleType
-from dlrl_core.trainer.call_log import CallLog
-from dlrl_core.trainer.replay import Replay
-from dlrl_core.trainer.role_call import RoleCall
-from dlrl_core.trainer.roster import Roster
-from dlrl_core.trainer.workload_handle import WorkloadHandle
+from dlrl_core.trainer.progress import CallLog
+from dlrl_core.trainer.role_call import Replay, RoleCall
+from dlrl_core.trainer.workload_directory import WorkloadDirectory, WorkloadHandle
 from dlrl_core.workload.invocation import InvocationOptions, MethodInfo, Target
 from dlrl_core.workload.shards import ShardPart, Whole, join_pieces, parts_for, split_value
 
@@ -34,25 +32,25 @@ class RoleGroup:
         role: RoleType,
         workloads: Sequence[WorkloadHandle],
         methods: Mapping[str, MethodInfo],
-        call_log: CallLog | None = None,
-        roster: Roster | None = None,
+        call_log: CallLog,
+        directory: WorkloadDirectory,
     ) -> None:
         self._role = role
         self._workloads = list(workloads)
         self._methods = methods
-        self._call_log = call_log or CallLog()
-        self._roster = roster or Roster(master=None, workloads=self._workloads)
+        self._call_log = call_log
+        self._directory = directory
         self._members: dict[str | int, RoleGroup] = {}
 
     def __getattr__(self, name: str) -> RoleMethod:
         if name.startswith("_"):
             raise AttributeError(name)
         if name not in self._methods:
-            close = difflib.get_close_matches(name, self._methods, n=1)
-            hint = f"; did you mean '{close[0]}'?" if close else f"; it has: {', '.join(sorted(self._methods))}"
-            raise AttributeError(f"role '{self._role}' has no method '{name}'{hint}")
-        method = RoleMethod(self._role, name, self._methods[name], self._workloads, self._call_log, self._roster)
-        self.__dict__[name] = method
+            hint = did_you_mean(name, self._methods)
+            raise AttributeError(
+                f"role '{self._role}' has no method '{name}'{hint} it has: {', '.join(sorted(self._methods))}"
+            )
+        method = self.__dict__[name] = RoleMethod(self, name, self._methods[name])
         return method
 
     def __getitem__(self, which: str | int) -> RoleGroup:
@@ -61,7 +59,7 @@ class RoleGroup:
         found = self._members.get(which)
         if found is None:
             members = [self._workloads[which]] if isinstance(which, int) else self._part(which)
-            found = RoleGroup(self._role, members, self._methods, self._call_log, self._roster)
+            found = RoleGroup(self._role, members, self._methods, self._call_log, self._directory)
             self._members[which] = found
         return found
 
@@ -85,40 +83,28 @@ class RoleGroup:
 class RoleMethod:
     """One method of a role group."""
 
-    def __init__(
-        self,
-        role: RoleType,
-        name: str,
-        info: MethodInfo,
-        workloads: Sequence[WorkloadHandle],
-        call_log: CallLog,
-        roster: Roster,
-    ) -> None:
-        self._role = role
+    def __init__(self, group: RoleGroup, name: str, info: MethodInfo) -> None:
+        self._group = group
         self.name = name
         self._info = info
-        self._workloads = workloads
-        self._call_log = call_log
-        self._roster = roster
-        options = info.options
-        self._targets = workloads[:1] if options.target is Target.RANK0 else workloads
+        self._options = options = info.options
+        self._role, self._call_log, self._directory = group._role, group._call_log, group._directory
+        self._targets = group._workloads[:1] if options.target is Target.RANK0 else group._workloads
         self._ranks = tuple(workload.rank for workload in self._targets)
-        self._look_up()
-        self._options = options
+        self._role_name = self._role.value
+        self.full_name = f"{self._role_name}.{name}"
         self.is_repeatable = options.replay
-        self._role_name = role.value
-        self.full_name = f"{role.value}.{name}"
+        self._look_up()
 
     def options(self, **changes: Any) -> RoleMethod:
         """The same method with other invocation attributes for this use: `.options(auto_shard=False)(batch)`."""
         checked = InvocationOptions.checked(**changes)
         changed = replace(self._options, **{name: getattr(checked, name) for name in changes})
-        info = replace(self._info, options=changed)
-        return RoleMethod(self._role, self.name, info, self._workloads, self._call_log, self._roster)
+        return RoleMethod(self._group, self.name, replace(self._info, options=changed))
 
     def _look_up(self) -> None:
-        """The processes that are behind the targets now."""
-        self._version = self._roster.version
+        """Look up the processes that are behind the targets now."""
+        self._version = self._directory.version
         self._starts: list[Callable[..., Any]] = [
             _start_of(workload, self.name, self._info) for workload in self._targets
         ]
@@ -129,19 +115,18 @@ class RoleMethod:
         self._call_log.began(self._role, self.full_name)
         if options.pre_func is not None:
             args, kwargs = _prepared(options.pre_func, args, kwargs, self.full_name)
-        roster = self._roster
-        roster.check()
-        if roster.version != self._version:
+        directory = self._directory
+        directory.check()
+        if directory.version != self._version:
             self._look_up()
-        replay = self._replay(args, kwargs) if roster.master is not None else None
+        replay = self._replay(args, kwargs)  # before the start: it has the numbers of calls of `init`
         call = RoleCall(
             role=self._role_name,
             method=self.name,
             ranks=self._ranks,
-            refs=self._start_init(args, kwargs) if roster.is_init else self._start(args, kwargs),
+            refs=self._start_init(args, kwargs) if directory.is_init else self._start(args, kwargs),
             post_func=options.post_func,
             replay=replay,
-            check=roster.check,
         )
         if not options.blocking:
             return call
@@ -166,36 +151,36 @@ class RoleMethod:
         ]
 
     def _start_init(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """A call of the trainer's `init`: whoever takes a target's place will get it too."""
+        """Start a call of the trainer's `init`, which is repeated on processes that replace a target's."""
         shards = self._shards(args, kwargs)
         return [
-            self._roster.start_init(target, self.name, tuple(shard), named)
+            self._directory.start_init(target, self.name, tuple(shard), named)
             for target, (shard, named) in zip(self._targets, shards, strict=True)
         ]
 
     def _replay(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Replay:
-        """All that it takes to make this call again, as it is made now."""
-        roster, targets = self._roster, self._targets
+        """What is needed to repeat this call."""
+        directory, targets = self._directory, self._targets
         given = [arg.value if isinstance(arg, Whole) else arg for arg in (*args, *kwargs.values())]
         upstream = [arg for arg in given if isinstance(arg, RoleCall)]
         return Replay(
             method=self,
-            roster=roster,
+            directory=directory,
             targets=targets,
             actors=[target.ray_actor for target in targets],
-            numbers=roster.init_numbers(targets) if roster.is_init else None,
+            numbers=directory.init_numbers(targets) if directory.is_init else None,
             args=args,
             kwargs=kwargs,
             upstream=upstream,
-            mark=(roster.version, sum(call.redone for call in upstream)),
+            mark=(directory.version, sum(call.redone for call in upstream)),
         )
 
     def start_one(self, index: int, args: tuple[Any, ...], kwargs: dict[str, Any], numbers: list[int] | None) -> Any:
-        """One target's part of a call, on the process that is behind it now."""
-        if self._roster.version != self._version:
+        """Start one target's part of a call, on the process that is behind it now."""
+        if self._directory.version != self._version:
             self._look_up()
         shard, named = self._shards(args, kwargs)[index]
-        if numbers is not None:  # of `init`: who took its place may have done it already
+        if numbers is not None:  # of `init`: a new process may have done it already
             return self._targets[index].ray_actor.invoke_init.remote(numbers[index], self.name, *shard, **named)
         return self._starts[index](*shard, **named)
 
@@ -215,7 +200,7 @@ class RoleMethod:
         return [value] * targets
 
     def _spread_call(self, call: RoleCall, targets: int) -> Sequence[Any]:
-        """Results of an earlier call, by reference where they line up with the targets."""
+        """Results of an earlier call, by reference if they line up with the targets."""
         if call.post_func is not None:
             return self._spread(call.get())
         if not self._options.auto_shard:
@@ -233,7 +218,7 @@ class RoleMethod:
 
 
 def _start_of(workload: WorkloadHandle, name: str, info: MethodInfo) -> Callable[..., Any]:
-    """What starts this method on this workload, given its arguments."""
+    """The function that starts this method on this workload, given its arguments."""
     actor = workload.ray_actor
     if info.is_coroutine:
         return functools.partial(actor.invoke_coroutine.remote, name)
@@ -246,7 +231,7 @@ def _start_of(workload: WorkloadHandle, name: str, info: MethodInfo) -> Callable
 def _prepared(
     pre_func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], call: str
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What `pre_func` makes of the arguments: one value, or `(args, kwargs)`."""
+    """The arguments that `pre_func` returns: one value, or `(args, kwargs)`."""
     made = pre_func(*args, **kwargs)
     if isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], dict):
         if not isinstance(made[0], list | tuple):

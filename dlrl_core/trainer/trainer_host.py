@@ -1,4 +1,4 @@
-"""The Ray actor around the trainer: a crash of user code here can't take the Master with it."""
+"""The Ray actor around the trainer: a process of its own, so that a crash of user code does not end the Master."""
 
 from __future__ import annotations
 
@@ -12,23 +12,28 @@ from typing import Any
 import ray
 from ray import cloudpickle
 
+from dlrl_core.context.process_report import ProcessReport, WorkloadState
 from dlrl_core.context.trainer_outcome import TrainerOutcome
-from dlrl_core.errors import ErrorIdentity, RemoteCause, TrainerError, WorkloadDiedError, WorkloadError
+from dlrl_core.errors import (
+    CallTimeoutError,
+    ErrorIdentity,
+    RemoteCause,
+    TrainerError,
+    WorkloadDiedError,
+    WorkloadError,
+)
 from dlrl_core.roles import RoleType
 from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.trainer.base_trainer import BaseTrainer
-from dlrl_core.trainer.call_log import CallLog
 from dlrl_core.trainer.commits import Commits
-from dlrl_core.trainer.progress import Progress, ProgressReport
+from dlrl_core.trainer.progress import CallLog, Progress, ProgressReport
 from dlrl_core.trainer.role_group import RoleGroup
-from dlrl_core.trainer.roster import RestartFit, Roster, died_with
-from dlrl_core.trainer.workload_handle import WorkloadHandle
-from dlrl_core.workload.class_loader import load_class
+from dlrl_core.trainer.workload_directory import RestartFit, WorkloadDirectory, WorkloadHandle, died_with
 from dlrl_core.workload.death_reason import LOST
-from dlrl_core.workload.fault import Fault, Suffering
-from dlrl_core.workload.orphan import end_with_node
-from dlrl_core.workload.process import HostFacts, ProcessSetup, end_children, host_facts, thread_stacks
-from dlrl_core.workload.state_folder import forget_run
+from dlrl_core.workload.fault import Fault, FaultInjector
+from dlrl_core.workload.invocation import load_class
+from dlrl_core.workload.process import ProcessSetup, end_children, end_with_node, report_of_process, thread_stacks
+from dlrl_core.workload.state_files import forget_run
 
 CONCURRENCY_GROUPS = (("control", 2), ("watch", 2))
 _PUSH_PERIOD_S = 0.2
@@ -38,7 +43,7 @@ _PUSH_AGAIN_S = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerLaunch:
-    """Everything the trainer's process needs, known before it starts."""
+    """What the trainer's process is started with."""
 
     job: str
     run_id: str
@@ -55,7 +60,7 @@ class TrainerLaunch:
 
 
 class TrainerHost:
-    """The trainer's process as Ray sees it. `run` once, then `outcome` as often as somebody wants to know."""
+    """The actor class of the trainer. Its `run` is called once, `outcome` by every Master of the job."""
 
     def __init__(self, launch: TrainerLaunch) -> None:
         end_with_node()
@@ -65,7 +70,7 @@ class TrainerHost:
         self._config: Any = None
         self._outcome: TrainerOutcome | None = None
         self._is_running = False
-        self._faults = Suffering(is_allowed=launch.allow_chaos, owner="the trainer", has_calls=False)
+        self._faults = FaultInjector(is_allowed=launch.allow_chaos, owner="the trainer", has_calls=False)
         self._ended = threading.Event()
 
     def __repr__(self) -> str:
@@ -73,11 +78,16 @@ class TrainerHost:
         return "trainer"
 
     @ray.method(concurrency_group="control")
-    def facts(self) -> HostFacts:
-        return host_facts("trainer", self._launch.run_id)
+    def facts(self) -> ProcessReport:
+        return report_of_process(
+            name="trainer",
+            run_id=self._launch.run_id,
+            incarnation=self._launch.incarnation,
+            state=WorkloadState.STARTING if self._config is None else WorkloadState.READY,
+        )
 
     def load(self) -> None:
-        """Import the trainer's class, while the workloads are still starting. The second time, nothing is to do."""
+        """Import the trainer's class, while the workloads are still starting. Does nothing the second time."""
         if self._config is not None:
             return
         try:
@@ -99,53 +109,53 @@ class TrainerHost:
         epoch: int,
         commit: str | None,
     ) -> None:
-        """Train to the end. Called once; nobody waits for it but through `outcome`, which a new Master can ask too.
+        """Train to the end. The Master waits through `outcome` instead, which a restarted Master can call, too.
 
-        `epoch` and `commit` are what the Master knows of earlier trainers of this run.
+        `epoch` and `commit` are those of the job's record, left by earlier trainers of this run.
         """
         if self._is_running:
-            return  # a Master that came after the one who let it run
+            return  # an earlier Master has called it
         self._is_running = True
         threading.Thread(target=self._push_progress, args=(master,), name="dlrl-progress", daemon=True).start()
         try:
             scopes = {role.value: str(scope) for role, scope in self._launch.scopes.items()}
-            roster = Roster(master=master, workloads=workloads, epoch=epoch, scopes=scopes)
-            trainer, commits = self._construct(roster, method_tables, commit)
+            directory = WorkloadDirectory(master=master, workloads=workloads, epoch=epoch, scopes=scopes)
+            trainer, commits = self._construct(directory, method_tables, commit)
             self._progress.enter("init")
-            roster.is_init = True
+            directory.is_init = True
             trainer.init()
-            roster.is_init = False
-            roster.on_restart = trainer.on_restart
-            result = self._fit(trainer, roster, commits)
+            directory.is_init = False
+            directory.on_restart = trainer.on_restart
+            result = self._fit(trainer, directory, commits)
             self._progress.enter("done")
             self._outcome = TrainerOutcome(is_success=True, result=cloudpickle.dumps(result))
-        except BaseException as error:  # noqa: BLE001 - whatever ended user code, the Master must hear of it
+        except BaseException as error:  # noqa: BLE001 - whatever ended user code, the Master must be told
             self._outcome = _failure(error, self._progress.report().phase)
         finally:
             self._ended.set()
 
-    def _fit(self, trainer: BaseTrainer, roster: Roster, commits: Commits) -> Any:
-        """Run `fit`, from the last commit on, as often as part of the job is restarted under it."""
+    def _fit(self, trainer: BaseTrainer, directory: WorkloadDirectory, commits: Commits) -> Any:
+        """Run `fit` from the last commit on; again, whenever part of the job was restarted meanwhile."""
         while True:
             try:
-                commits.settle()
+                commits.restore_last()
                 self._progress.committed(commits.last.to_json() if commits.last else None)
                 self._progress.enter("fit")
                 return trainer.fit()
             except RestartFit:
-                roster.catch_up()
-            except Exception as error:  # noqa: BLE001 - raised again, unless a death is behind it
-                self._check_is_death(error, roster)
-                roster.catch_up()
+                directory.catch_up()
+            except Exception as error:  # noqa: BLE001 - raised again, unless a death caused it
+                self._check_is_death(error, directory)
+                directory.catch_up()
 
-    def _check_is_death(self, error: Exception, roster: Roster) -> None:
-        """Raise it, unless a death is behind it and there is a commit to go back to.
+    def _check_is_death(self, error: Exception, directory: WorkloadDirectory) -> None:
+        """Raise the error, unless a death caused it and there is a commit to go back to.
 
-        A `ray.get` of the user's own met the death, or a call that was connected with a process that is gone.
+        Such an error comes from a `ray.get` in the user's code, or from a call that depended on a dead process.
         """
         is_death = isinstance(error, (WorkloadDiedError, *LOST))
-        gone = [] if is_death else roster.gone()
-        if roster.has_commit and (is_death or gone):
+        gone = [] if is_death else directory.gone()
+        if directory.has_commit and (is_death or gone):
             return
         if gone:
             raise died_with(gone[0][0], self._progress.report().phase) from error
@@ -153,7 +163,7 @@ class TrainerHost:
 
     @ray.method(concurrency_group="watch")
     def outcome(self) -> TrainerOutcome:
-        """Wait for the end. A death is noticed because this call then fails."""
+        """Wait for the trainer's end. The Master notices a death because this pending call fails."""
         self._ended.wait()
         assert self._outcome is not None
         incarnation = self._launch.incarnation
@@ -161,23 +171,25 @@ class TrainerHost:
 
     @ray.method(concurrency_group="control")
     def inject(self, fault: Fault, step: int | None = None, target: Any = None) -> None:
-        """Chaos: suffer this fault, or, at the beginning of a step, let another process suffer it."""
+        """Schedule a fault (chaos): for this process now, or when a step begins, for this or another process.
+
+        Steps are counted from 1.
+        """
         if step is None:
             self._faults.add(fault)
             return
-        Suffering(is_allowed=self._launch.allow_chaos, owner="the trainer").add(replace(fault, method="check"))
+        FaultInjector(is_allowed=self._launch.allow_chaos, owner="the trainer").check(fault)
         hit = (lambda: self._faults.add(fault)) if target is None else (lambda: target.inject.remote(fault))
         self._progress.at_step(step, hit)
 
     @ray.method(concurrency_group="control")
     def is_running(self) -> bool:
-        """Whether somebody let it run: then it runs on, or has ended."""
+        """Whether `run` was called; it may have ended since."""
         return self._is_running
 
     @ray.method(concurrency_group="control")
     def look(self) -> tuple[str | None, ProgressReport]:
-        """The call that the trainer waits for now, as 'role.method'; one that failed counts until the next. And how
-        far it is."""
+        """The call that the trainer waits for, as 'role.method' (a failed one until the next), and its progress."""
         return self._call_log.current, self._progress.report()
 
     @ray.method(concurrency_group="control")
@@ -186,7 +198,7 @@ class TrainerHost:
 
     @ray.method(concurrency_group="control")
     def end(self) -> None:
-        """Last call before the process is killed, at the end of the job."""
+        """Kill the processes that this one has started; called at the end of the job, before this one is killed."""
         end_children()
         forget_run(self._launch.run_id)
 
@@ -197,17 +209,17 @@ class TrainerHost:
         return cls
 
     def _construct(
-        self, roster: Roster, method_tables: Mapping[RoleType, bytes], commit: str | None
+        self, directory: WorkloadDirectory, method_tables: Mapping[RoleType, bytes], commit: str | None
     ) -> tuple[BaseTrainer, Commits]:
         roles = list(self._launch.role_classes)
-        handles = {role: [workload for workload in roster.workloads if workload.role == role] for role in roles}
+        handles = {role: [workload for workload in directory.workloads if workload.role == role] for role in roles}
         methods = {role: pickle.loads(method_tables[role]) for role in roles}
-        groups = {role: RoleGroup(role, handles[role], methods[role], self._call_log, roster) for role in roles}
+        groups = {role: RoleGroup(role, handles[role], methods[role], self._call_log, directory) for role in roles}
         stateful = [
             one for role in roles if {"save_state", "load_state"} <= methods[role].keys() for one in handles[role]
         ]
         commits = Commits(
-            roster,
+            directory,
             stateful,
             run_id=self._launch.run_id,
             known=commit,
@@ -215,26 +227,26 @@ class TrainerHost:
         )
         classes = _LazyClasses(self._launch.role_classes)
         trainer = self._trainer_class()(handles, classes, self._config)
-        trainer._bind(groups, self._launch.resources, self._progress, commits, roster)
+        trainer._bind(groups, self._launch.resources, self._progress, commits, directory)
         return trainer, commits
 
     def _push_progress(self, master: Any) -> None:
-        """Tell the Master of every change, at most five times a second; the end comes with the outcome."""
+        """Report every change to the Master, at most five times a second; the last report is part of the outcome."""
         seen, sent_at = -1, 0.0
         while not self._ended.wait(_PUSH_LEAST_S):
-            self._progress.news.wait(_PUSH_PERIOD_S)  # a commit is told at once
+            self._progress.news.wait(_PUSH_PERIOD_S)  # set by a commit
             self._progress.news.clear()
-            # Now and then also without a change: a Master that was away has not heard the last one.
+            # At times also without a change: a Master that was restarting has missed the last one.
             if self._progress.changes != seen or time.monotonic() - sent_at > _PUSH_AGAIN_S:
                 seen, sent_at = self._progress.changes, time.monotonic()
                 try:
                     master.trainer_progress.remote(self._progress.report())
-                except Exception:  # noqa: BLE001 - the Master may be restarting: the next report counts
+                except Exception:  # noqa: BLE001 - the Master may be restarting; the next report reaches it
                     continue
 
 
 class _LazyClasses(Mapping[RoleType, type]):
-    """`actor_classes`: the trainer's process imports a workload's class only if the trainer looks at it."""
+    """`actor_classes`: a workload's class is imported when the trainer looks it up."""
 
     def __init__(self, refs: Mapping[RoleType, ClassRef]) -> None:
         self._refs = refs
@@ -250,33 +262,31 @@ class _LazyClasses(Mapping[RoleType, type]):
 
 
 def _failure(error: BaseException, phase: str) -> TrainerOutcome:
-    """How the trainer failed, in one sentence; a workload's own error is the first cause, not the call that met it."""
+    """How the trainer failed; for an error of a workload's method, that error is the cause, not the failed call."""
     inner = getattr(error, "cause", None)
-    if isinstance(inner, WorkloadError):  # Ray's wrapper around ours, from a ray.get of the user's own
+    if isinstance(inner, WorkloadError):  # Ray's wrapper, from a `ray.get` in the user's code
         error = inner
+    cause = RemoteCause.of(error)
+    if isinstance(error, WorkloadDiedError):
+        # No failed workload: the trainer has to start again, and the Master notices the death by itself.
+        return TrainerOutcome(is_success=False, why=error.summary, cause=cause, is_death=True)
     if isinstance(error, WorkloadError):
-        is_death = isinstance(error, WorkloadDiedError)
         return TrainerOutcome(
             is_success=False,
             why=error.summary,
-            cause=RemoteCause.of(error),
-            # After a death it is the trainer that has to start again; the workload's end the Master sees by itself.
-            failed_workload=None if is_death else f"{error.role}-{error.rank}",
-            is_death=is_death,
-            error_identity=None if is_death else _identity(error, error.role, error.method or phase),
+            cause=cause,
+            failed_workload=f"{error.role}-{error.rank}",
+            error_identity=ErrorIdentity(type_name=cause.type_name, role=error.role, method=error.method or phase),
         )
     if isinstance(error, (RestartFit, *LOST)):
         why = f"a workload died while the trainer was in '{phase}'"
-        return TrainerOutcome(is_success=False, why=why, cause=RemoteCause.of(error), is_death=True)
+        return TrainerOutcome(is_success=False, why=why, cause=cause, is_death=True)
     text = str(error).strip().splitlines()
     what = f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+    role, method = (error.role, error.method) if isinstance(error, CallTimeoutError) else ("trainer", phase)
     return TrainerOutcome(
         is_success=False,
         why=f"the trainer raised {what} in '{phase}'",
-        cause=RemoteCause.of(error),
-        error_identity=_identity(error, "trainer", phase),
+        cause=cause,
+        error_identity=ErrorIdentity(type_name=cause.type_name, role=role, method=method),
     )
-
-
-def _identity(error: BaseException, role: str, method: str) -> ErrorIdentity:
-    return ErrorIdentity(type_name=RemoteCause.of(error).type_name, role=role, method=method)

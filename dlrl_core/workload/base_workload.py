@@ -1,21 +1,92 @@
-"""BaseWorkload: the class behind every role."""
+"""BaseWorkload, the class behind every role, and WorkloadIdentity, the name and ranks of this process in its job."""
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from dlrl_core.errors import DlrlError
 from dlrl_core.roles import RoleType
-from dlrl_core.workload.identity import WorkloadIdentity, current_identity
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
+
+    from dlrl_core.plan import WorkloadPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadIdentity:
+    """Name, ranks, devices and rendezvous of one workload in its process.
+
+    Not the plan itself: a workload's process loads neither the planner nor pydantic.
+    """
+
+    job: str
+    run_id: str
+    incarnation: int
+    """How often the workload was restarted before this process."""
+    name: str
+    role: RoleType
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    part: str | None
+    part_rank: int
+    part_size: int
+    device_collocation: str | None
+    device_ids: tuple[str, ...] = ()
+    torch_master_addr: str = ""
+    torch_master_port: int = 0
+
+    @classmethod
+    def of(cls, plan: WorkloadPlan, *, job: str, run_id: str, incarnation: int) -> WorkloadIdentity:
+        """The identity of a planned workload: whatever it has in common with the plan, under the same names."""
+        planned = {one.name: getattr(plan, one.name) for one in fields(cls) if hasattr(plan, one.name)}
+        return cls(job=job, run_id=run_id, incarnation=incarnation, **planned)
+
+    def environment(self) -> dict[str, str]:
+        """The variables that torch, the frameworks and dlrl read."""
+        meeting = {"MASTER_ADDR": self.torch_master_addr, "MASTER_PORT": str(self.torch_master_port)}
+        return {
+            **(meeting if self.torch_master_addr else {}),
+            "RANK": str(self.rank),
+            "WORLD_SIZE": str(self.world_size),
+            "LOCAL_RANK": str(self.local_rank),
+            "LOCAL_WORLD_SIZE": str(self.local_world_size),
+            "DLRL_JOB": self.job,
+            "DLRL_WORKLOAD": self.name,
+            "DLRL_ROLE": str(self.role),
+            **({"DLRL_PART": self.part} if self.part else {}),
+        }
+
+
+_current: WorkloadIdentity | None = None
+
+
+def set_identity(identity: WorkloadIdentity) -> None:
+    """Make this process that workload, for BaseWorkload and for libraries that read the environment."""
+    global _current  # noqa: PLW0603 - a process is one workload
+    os.environ.update(identity.environment())
+    _current = identity
+
+
+def current_identity() -> WorkloadIdentity:
+    """The workload that this process is. Raises DlrlError in a process that is none."""
+    if _current is None:
+        raise DlrlError(
+            "this process is no workload of a job, so it has no name, role or rank; "
+            "workloads are constructed by dlrl after RLJob.submit"
+        )
+    return _current
 
 
 class BaseWorkload:
     """One process of a role. Extend it, with or without `@ray.remote`, and define the methods the trainer calls.
 
-    dlrl constructs it in a process of its own with `(master_handle, config)`. All properties below are
-    there from the start of the constructor on.
+    dlrl constructs it in a process of its own with `(master_handle, config)`. All properties below can be read in the
+    constructor already.
     """
 
     def __init__(self, master_handle: Any, config: DictConfig) -> None:
@@ -43,7 +114,7 @@ class BaseWorkload:
 
     @property
     def role(self) -> RoleType:
-        return RoleType(self._identity.role)
+        return self._identity.role
 
     @property
     def rank(self) -> int:
@@ -87,7 +158,7 @@ class BaseWorkload:
 
     @property
     def device_ids(self) -> tuple[str, ...]:
-        """The ids of the node's devices that this workload was given, such as ('3',); empty if it has none."""
+        """The ids of this workload's devices on its node, such as ('3',); empty if it has none."""
         return self._identity.device_ids
 
     @property
@@ -116,5 +187,5 @@ class BaseWorkload:
         return self.role is RoleType.CRITIC
 
     def get_device_collocation(self) -> str | None:
-        """The roles on this workload's device, such as 'ACTOR,ROLLOUT'; None if it has its device for itself."""
+        """The roles on this workload's device, such as 'ACTOR,ROLLOUT'; None if its device is not shared."""
         return self._identity.device_collocation

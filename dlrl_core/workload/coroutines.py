@@ -1,4 +1,4 @@
-"""The `async def` methods of a workload: they run side by side on one event loop of its process."""
+"""The `async def` methods of a workload, which run side by side on one event loop of its process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOOK_S = 0.02
 
 @dataclass(eq=False, slots=True)
 class CoroutineCall:
-    """One call, from the moment that it has come in."""
+    """One call, from its arrival to its end."""
 
     method: str
     since: float = field(default_factory=time.time)
@@ -25,7 +25,7 @@ class CoroutineCall:
 
 
 class Coroutines:
-    """The calls that are there now, and the loop they run on; it starts with the first."""
+    """The calls that have not ended, and the event loop they run on, which is started by the first."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -33,7 +33,7 @@ class Coroutines:
         self._calls: dict[CoroutineCall, None] = {}
 
     def begin(self, method: str) -> CoroutineCall:
-        """A call has come in; its arguments may still be on their way. `end` it in any case."""
+        """Register a call that has arrived, before its arguments are fetched. `end` must be called for it."""
         self._calls[call := CoroutineCall(method)] = None
         return call
 
@@ -41,24 +41,24 @@ class Coroutines:
         del self._calls[call]
 
     def run(self, coroutine: Coroutine[Any, Any, Any], call: CoroutineCall | None = None) -> Any:
-        """Wait for its result in the caller's thread."""
+        """Run a coroutine on the event loop and wait for its result in the caller's thread."""
         tracked = coroutine if call is None else _tracked(call, coroutine)
         return asyncio.run_coroutine_threadsafe(tracked, self._event_loop()).result()
 
     def oldest(self) -> tuple[str, float] | None:
-        """The method that has run longest, and since when."""
+        """The oldest call: its method, and when it arrived."""
         call = next(iter(list(self._calls)), None)
         return (call.method, call.since) if call else None
 
     def cancel_all(self, timeout_s: float) -> bool:
-        """Cancel all calls that are there, and wait until those that ran have ended; False if none had begun."""
+        """Cancel all calls, and wait until those that ran have ended; False if none had begun."""
         has_run = False
         while self._calls:
             coroutine = self._cancel(list(self._calls), timeout_s)
             if not asyncio.run_coroutine_threadsafe(coroutine, self._event_loop()).result():
                 break
             has_run = True
-            time.sleep(_LOOK_S)  # those that had to wait for a place begin now
+            time.sleep(_LOOK_S)  # calls that waited for a free thread begin now
         return has_run
 
     async def _cancel(self, calls: list[CoroutineCall], timeout_s: float) -> bool:

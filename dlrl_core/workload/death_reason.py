@@ -1,4 +1,4 @@
-"""How Ray says that a process is gone, and why in a few words: its own words run over half a page."""
+"""The exceptions by which Ray reports that a process is gone, and the reason of such a death in a few words."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ GONE = (
     NodeDiedError,
     WorkerCrashedError,
 )
-"""What a call to an actor raises when its process is gone, or never came. Most of them share no base but Ray's own."""
+"""What a call to an actor raises if its process is gone or never started. Ray has no common base class for these."""
 
 LOST = (*GONE, ObjectLostError)
-"""What a call raises that failed by a death: of its own process, or of one that its arguments were to come from."""
+"""What a call raises if its own process died, or one that its arguments were to come from."""
 
 _SEEN = (
-    # Ray's words, in the order in which they are looked for, and ours
+    # Text in Ray's message, in the order of search, and the reason that is shown for it
     ("low on memory", "its node ran low on memory and Ray killed it"),
     ("killed by `ray.kill`", "it was killed by ray.kill"),
     ("The node died", "its node died"),
@@ -41,7 +41,7 @@ _LONGEST = 200
 
 
 def death_reason(error: BaseException) -> str:
-    """Ray's actor error in a few words; its own first words where we know none."""
+    """The reason in an error of Ray, in a few words; the beginning of its message if that is not known."""
     text = " ".join(str(error).split())
     known = next((ours for theirs, ours in _SEEN if theirs in text), None)
     return known or (text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")

@@ -1,4 +1,4 @@
-"""Faults on order: what `dlrl chaos` makes the processes of a job suffer, for real."""
+"""Faults on request: what `dlrl chaos` does to the processes of a job."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dlrl_core.errors import ChaosNotAllowedError, DlrlError
 
 
 class FaultKind(enum.StrEnum):
-    """What happens."""
+    """What is done to a process."""
 
     KILL = "kill"
     """SIGKILL of the process."""
     FREEZE = "freeze"
-    """SIGSTOP of the process: it lives and says nothing."""
+    """SIGSTOP of the process: it exists, and answers nothing."""
     HANG = "hang"
-    """The call never returns; the process answers otherwise."""
+    """The call never returns; the process still answers control calls."""
     SLOW = "slow"
     """The call takes some seconds longer."""
     NODE = "node"
@@ -32,16 +32,21 @@ class FaultKind(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One fault. Without a method it comes at once, else at the n-th call of it from now on."""
+    """One fault: at once, or, if a method is named, at its n-th call from now on."""
 
     kind: FaultKind
     method: str | None = None
     nth: int = 1
     seconds: float = 5.0
 
+    @property
+    def is_of_call(self) -> bool:
+        """Whether it comes with a call: of its method, or of any if it names none."""
+        return self.method is not None or self.kind in (FaultKind.HANG, FaultKind.SLOW)
 
-class Suffering:
-    """The faults that a process has before it."""
+
+class FaultInjector:
+    """The faults scheduled for one process."""
 
     def __init__(self, *, is_allowed: bool, owner: str, has_calls: bool = True) -> None:
         self._is_allowed = is_allowed
@@ -54,30 +59,37 @@ class Suffering:
         return bool(self._waiting)
 
     def add(self, fault: Fault) -> None:
-        """Take a fault; one that is due now is suffered a moment later, so that whoever ordered it gets an answer."""
+        """Schedule a fault. One without a call comes a moment later, so that the request for it is answered first."""
+        self.check(fault)
+        if fault.is_of_call:
+            self._waiting.append(fault)
+        else:
+            threading.Timer(0.005, carry_out, args=(fault,)).start()
+
+    def check(self, fault: Fault) -> None:
+        """Raise DlrlError if the job does not allow faults, or this process can't have this one."""
+        self.check_allowed()
+        if fault.kind is FaultKind.STORE or (fault.is_of_call and not self._has_calls):
+            raise DlrlError(f"{self._owner} can't have the fault '{fault.kind}' this way; choose another process")
+
+    def check_allowed(self) -> None:
+        """Raise ChaosNotAllowedError if the job does not allow faults."""
         if not self._is_allowed:
             raise ChaosNotAllowedError(
                 f"{self._owner} belongs to a job that does not allow chaos; build it with .allow_chaos()"
             )
-        is_of_call = fault.method is not None or fault.kind in (FaultKind.HANG, FaultKind.SLOW)
-        if fault.kind is FaultKind.STORE or (is_of_call and not self._has_calls):
-            raise DlrlError(f"{self._owner} can't suffer '{fault.kind}' this way; it is for others")
-        if is_of_call:
-            self._waiting.append(fault)
-        else:
-            threading.Timer(0.005, suffer, args=(fault,)).start()
 
     def before_call(self, method: str) -> None:
-        """Suffer what is due at this call."""
+        """Carry out the faults that are due at this call."""
         self._calls[method] += 1
         for fault in list(self._waiting):
             if fault.method in (None, method) and (fault.method is None or self._calls[method] >= fault.nth):
                 self._waiting.remove(fault)
-                suffer(fault)
+                carry_out(fault)
 
 
-def suffer(fault: Fault) -> None:
-    """Let it happen to this process."""
+def carry_out(fault: Fault) -> None:
+    """Do to this process what the fault says."""
     match fault.kind:
         case FaultKind.KILL:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -87,8 +99,8 @@ def suffer(fault: Fault) -> None:
             os.kill(os.getppid(), signal.SIGKILL)  # a worker's parent is its raylet
         case FaultKind.HANG:
             while True:
-                time.sleep(0.05)  # in Python, so that it can be interrupted
+                time.sleep(0.05)
         case FaultKind.SLOW:
             time.sleep(fault.seconds)
-        case FaultKind.STORE:  # the master's own affair
+        case FaultKind.STORE:  # the Master handles it
             return

@@ -1,18 +1,42 @@
-"""`@trainer_invocation`: how a trainer's call reaches the workloads of a role."""
+"""The classes of a user: how they are found, and how a trainer's call reaches their methods (`@trainer_invocation`)."""
 
 from __future__ import annotations
 
-import difflib
 import enum
+import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from dlrl_core.errors import SpecError
+from dlrl_core.hints import did_you_mean
+from dlrl_core.spec import ClassRef
 
 _ATTRIBUTE = "__dlrl_invocation__"
 _Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def load_class(ref: ClassRef) -> type:
+    """The class of that name, undecorated. Raises what the import raises, or AttributeError or TypeError."""
+    module = importlib.import_module(ref.module)
+    if not hasattr(module, ref.class_name):
+        hint = did_you_mean(ref.class_name, dir(module)).rstrip(";")
+        raise AttributeError(f"module '{ref.module}' has no class '{ref.class_name}'{hint}")
+    found = undecorated(getattr(module, ref.class_name))
+    if not inspect.isclass(found):
+        raise TypeError(f"'{ref}' is a {type(found).__name__}, not a class")
+    return found
+
+
+def undecorated(found: object) -> object:
+    """The class below a `@ray.remote`; an object without that decorator is returned as it is."""
+    metadata = getattr(found, "__ray_metadata__", None)
+    if metadata is None:
+        return found
+    modified = metadata.modified_class
+    # Ray derives a class of the same name from the user's and adds its own methods to it; the user's is the base.
+    return next((base for base in modified.__mro__[1:] if base.__name__ == modified.__name__), modified)
 
 
 class Target(enum.StrEnum):
@@ -34,11 +58,11 @@ class InvocationOptions:
     pre_func: Callable[..., Any] | None = None
     post_func: Callable[..., Any] | None = None
     replay: bool = True
-    """Whether a call that a death interrupted may be made again; else more of the job restarts."""
+    """Whether a call that a death interrupted may be repeated; if not, more of the job is restarted."""
 
     @classmethod
     def checked(cls, **given: Any) -> InvocationOptions:
-        """From what a user wrote; all problems at once."""
+        """Options from the attributes a user wrote. Raises SpecError with all problems found."""
         problems = list(_problems(given))
         if problems:
             raise SpecError(problems)
@@ -52,9 +76,8 @@ def _problems(given: Mapping[str, Any]) -> list[str]:
     known = list(InvocationOptions.__dataclass_fields__)
     for name, value in given.items():
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(known)}"
-            problems.append(f"trainer_invocation has no attribute '{name}'{hint}")
+            hint = did_you_mean(name, known)
+            problems.append(f"trainer_invocation has no attribute '{name}'{hint} known: {', '.join(known)}")
         elif name in ("blocking", "is_async", "auto_shard", "replay") and not isinstance(value, bool):
             problems.append(f"trainer_invocation {name}={value!r}; it must be True or False")
         elif name in ("pre_func", "post_func") and value is not None and not callable(value):
@@ -78,7 +101,7 @@ def trainer_invocation(
     replay: bool = True,
     **unknown: Any,
 ) -> Callable[[_Method], _Method]:
-    """Say how the trainer's call of this method goes.
+    """Set how the trainer's calls of this method are made.
 
     - `blocking`: wait for the results; False returns a handle at once.
     - `is_async`, `timeout`: wait at most `timeout` seconds for all targets, then raise CallTimeoutError.
@@ -86,7 +109,7 @@ def trainer_invocation(
     - `auto_shard`: split batches over the targets in rank order.
     - `pre_func`: gets the arguments in the trainer's process and returns the ones to send.
     - `post_func`: gets the list of results in rank order; what it returns is the call's result.
-    - `replay`: a call that was interrupted by the death of its workload may be made again on the restarted one.
+    - `replay`: a call that was interrupted by the death of its workload may be repeated on the restarted one.
     """
     options = InvocationOptions.checked(
         blocking=blocking,
@@ -109,16 +132,16 @@ def trainer_invocation(
 
 @dataclass(frozen=True, kw_only=True)
 class MethodInfo:
-    """What the trainer must know of a method without importing its class."""
+    """What the trainer's process needs to know of a method, since it does not import the class."""
 
     options: InvocationOptions
     is_coroutine: bool = False
     slot: int | None = None
-    """Number of the host's own method that runs this one without being told its name: an argument saved."""
+    """Number of the WorkloadHost method `slot_<n>` that runs this one: a call then does not have to send the name."""
 
 
 SLOTS = 32
-"""How many methods of a class have a slot; the rest is called by name."""
+"""How many methods of a class have a slot; the others are called by name."""
 
 
 def methods_of(cls: type) -> dict[str, MethodInfo]:

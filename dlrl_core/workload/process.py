@@ -1,40 +1,43 @@
-"""What every process of a job does before the user's classes are imported in it."""
+"""A process of a job: its environment, devices and ports, and its end together with its node or its parent."""
 
 from __future__ import annotations
 
 import os
+import select
 import socket
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from dlrl_core.context.process_report import ProcessReport, WorkloadState
 from dlrl_core.errors import ClusterError
 from dlrl_core.roles import RoleType
 
-AT_PROCESS_START = (
-    "LD_",
-    "PYTHON",
-    "MALLOC_",
-    "GLIBC_",
-    "OMP_",
-    "MKL_",
-    "KMP_",
-    "GOMP_",
-    "OPENBLAS_",
-    "RAY_",
+AT_PROCESS_START = ("LD_", "PYTHON", "MALLOC_", "GLIBC_", "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "RAY_")
+"""Prefixes of variables that are read when a process starts; set later, they would have no effect."""
+
+DEVICE_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
+    "ONEAPI_DEVICE_SELECTOR",
+    "ASCEND_RT_VISIBLE_DEVICES",
 )
-"""Prefixes of variables that a process reads when it starts: set later they would have no effect."""
+"""The variables by which Ray limits the devices of a process; which one depends on the node's vendor."""
 
 _TRACKER = "multiprocessing.resource_tracker"
 _PORTS = range(20_000, 30_000)
-"""Below the range from which the kernel hands out ports, so that nobody gets one of ours by chance."""
+"""Below the range from which the kernel assigns ports, so that it assigns none of these."""
+_LOOK_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessSetup:
-    """How a process of the job is made ready: environment, import path, plugins."""
+    """Environment, import path and plugins of a process."""
 
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     python_path: Sequence[str] = ()
@@ -42,14 +45,14 @@ class ProcessSetup:
     framework: str | None = None
 
     def start_env(self) -> dict[str, str]:
-        """The part of `env` that must be there when the process starts. Ray shows it in its state: no secrets in it."""
+        """The part of `env` that must be set when the process starts, without secrets, since Ray shows it."""
         from dlrl_core.context import looks_secret
 
         early = {key: value for key, value in self.env.items() if key.startswith(AT_PROCESS_START)}
         return {key: value for key, value in early.items() if not looks_secret(key)}
 
     def set_environment(self) -> None:
-        """First of all: variables and import path. Where state is kept is the node's to say, not the job's."""
+        """Set variables and import path; called first. DLRL_MEMORY is the node's, so the job's value is not used."""
         os.environ.update({name: value for name, value in self.env.items() if name != "DLRL_MEMORY"})
         given_env.update(self.env)
         sys.path.extend(path for path in self.python_path if path not in sys.path)
@@ -57,10 +60,9 @@ class ProcessSetup:
             os.environ["DLRL_PLUGINS"] = self.plugins
 
     def prepare_framework(self, role: RoleType | None) -> None:
-        """Then the framework's adapter, before any class of the user or the framework is imported.
+        """Let the framework's adapter prepare the process, before a class of the user or the framework is imported.
 
-        Plugins load here as they do in the driver; a job without a framework has none to wait for. Role None is
-        the trainer.
+        Role None is the trainer. A job without a framework loads no plugins here.
         """
         if self.framework is None:
             return
@@ -70,51 +72,56 @@ class ProcessSetup:
 
 
 given_env: dict[str, str] = {}
-"""What the job has added to this process's environment; for adapters whose framework starts processes of its own."""
+"""The variables that the job has set in this process; for adapters whose framework starts processes of its own."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class HostFacts:
-    """Where a process of the job came up; rank 0 of a role also offers a port to meet at."""
-
-    name: str
-    run_id: str
-    node_id: str
-    address: str
-    pid: int
-    actor_id: str
-    offered_port: int | None
-    device_ids: tuple[str, ...] = ()
-
-
-def host_facts(name: str, run_id: str, offered_port: int | None = None, device_ids: tuple[str, ...] = ()) -> HostFacts:
-    """The facts of this process."""
+def report_of_process(
+    *,
+    name: str,
+    run_id: str,
+    incarnation: int,
+    state: WorkloadState,
+    device_ids: tuple[str, ...] = (),
+    offered_port: int | None = None,
+    call: tuple[str, float] | None = None,
+    calls_done: int = 0,
+) -> ProcessReport:
+    """The report of this process; `call` is the running method and when it began."""
+    import psutil
     import ray
 
     context = ray.get_runtime_context()
-    return HostFacts(
+    method, since = call or (None, None)
+    return ProcessReport(
         name=name,
         run_id=run_id,
+        incarnation=incarnation,
         node_id=context.get_node_id(),
         address=ray.util.get_node_ip_address(),
         pid=os.getpid(),
         actor_id=context.get_actor_id() or "",
-        offered_port=offered_port,
         device_ids=device_ids,
+        offered_port=offered_port,
+        state=state,
+        call=method,
+        call_since=since,
+        calls_done=calls_done,
+        memory_bytes=psutil.Process().memory_info().rss,
+        sent_at=time.time(),
     )
 
 
-def check_run(facts: HostFacts, run_id: str) -> None:
-    """A process of that name may be left from an earlier run whose Master is gone: it must not be taken for ours."""
-    if facts.run_id != run_id:
+def check_run(report: ProcessReport, run_id: str) -> None:
+    """Raise ClusterError if the process is left from an earlier run of the job whose Master is gone."""
+    if report.run_id != run_id:
         raise ClusterError(
-            f"process '{facts.name}' (pid {facts.pid} at {facts.address}) is left from an earlier run of this job; "
+            f"process '{report.name}' (pid {report.pid} at {report.address}) is left from an earlier run of this job; "
             "dlrl doctor tells how to end it"
         )
 
 
 def free_port() -> int:
-    """A port that nobody listens on, on this node, now."""
+    """A port of this node that is free now."""
     claim = PortClaim()
     claim.leave()
     return claim.port
@@ -123,8 +130,8 @@ def free_port() -> int:
 class PortClaim:
     """A free port that no other workload on this node is offered as long as this process lives.
 
-    Whoever it is for binds it much later, when a framework is imported. Until then it is held by a name that has
-    nothing to do with the port itself: a socket in Linux's abstract namespace, which is as wide as that of ports.
+    A framework binds it much later. Until then it is claimed by a socket in Linux's abstract namespace, which is named
+    after the port and does not occupy it; both are visible in the same network namespace.
     """
 
     def __init__(self) -> None:
@@ -160,7 +167,7 @@ def _is_free(port: int) -> bool:
 
 
 def thread_stacks() -> str:
-    """The stacks of all threads of this process, named."""
+    """The stacks of all threads of this process, with the threads' names."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return "\n".join(
         f"thread '{names.get(ident, ident)}':\n{''.join(traceback.format_stack(frame))}"
@@ -169,9 +176,9 @@ def thread_stacks() -> str:
 
 
 def end_children() -> None:
-    """Kill all processes that this one started: they must not outlive it.
+    """Kill all processes that this one started, except Python's resource trackers.
 
-    But for those of Python's own that remove what shared memory the others leave, and then end by themselves.
+    Those remove the shared memory that the others leave, and then end by themselves.
     """
     import psutil
 
@@ -181,3 +188,59 @@ def end_children() -> None:
                 child.kill()
         except psutil.NoSuchProcess:
             continue
+
+
+def end_with_node() -> None:
+    """End this process at once when its raylet is gone, because a replacement does its work by then.
+
+    Ray's own check may take much longer.
+    """
+    raylet = os.getppid()
+
+    def wait() -> None:
+        while os.getppid() == raylet:
+            time.sleep(_LOOK_S)
+
+    _exit_after(wait)
+
+
+def end_with_process(pid: int) -> None:
+    """End this process at once when that one is gone: for processes that a workload starts, such as an engine."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        os._exit(1)
+    _exit_after(lambda: select.select([process], [], []))  # readable when the process has ended
+
+
+def _exit_after(wait: Callable[[], Any]) -> None:
+    def watch() -> None:
+        wait()
+        os._exit(1)
+
+    threading.Thread(target=watch, name="dlrl-orphan", daemon=True).start()
+
+
+def own_devices(device_type: str) -> tuple[str, ...]:
+    """The ids of the devices that Ray gave this process, such as ('3',)."""
+    import ray
+
+    return tuple(ray.get_runtime_context().get_accelerator_ids().get(device_type, ()))
+
+
+def show_devices(device_type: str, ids: Sequence[str]) -> None:
+    """Let libraries in this process see exactly these devices, in this order; call it before they are imported.
+
+    Does nothing for CPUs, and where the user told Ray not to set the variables.
+    """
+    from ray._private.accelerators import get_accelerator_manager_for_resource
+
+    # Ray knows each vendor's variable and its syntax.
+    manager = None if device_type == "CPU" else get_accelerator_manager_for_resource(device_type)
+    if manager is not None:
+        manager.set_current_process_visible_accelerator_ids(list(ids))
+
+
+def all_devices_env() -> dict[str, str]:
+    """The variables that make Ray, and dlrl, leave all devices of the node visible to a process."""
+    return {f"RAY_EXPERIMENTAL_NOSET_{name}": "1" for name in DEVICE_VARIABLES}

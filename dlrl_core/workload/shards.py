@@ -28,34 +28,29 @@ def split_range(length: int, parts: int) -> list[slice]:
 
 
 def split_value(value: Any, parts: int) -> list[Any] | None:
-    """The value cut into `parts` pieces in rank order, or None if it is given whole to each.
+    """The value cut into `parts` pieces in rank order, or None if every target gets all of it.
 
     Cut are batches with at least one item for each target: lists, tuples, arrays and tensors (by their first
     dimension), mappings whose values are all such batches of one length, and objects with `chunk` or `split`.
     """
-    cutter = _cutter(value)
-    if cutter is None or cutter.length < parts:
-        return None
-    return cutter.cut(parts)
+    length = _length(value)
+    return None if length is None or length < parts else _cut(value, parts)
 
 
-@dataclass(frozen=True)
-class _Cutter:
-    length: int
-    cut: Callable[[int], list[Any]]
-
-
-def _cutter(value: Any) -> _Cutter | None:
+def _length(value: Any) -> int | None:
+    """How many items the value can be cut into; None if it can't be cut."""
     if isinstance(value, str | bytes | bytearray | Whole) or hasattr(value, "_fields"):  # a named tuple is a record
         return None
-    if isinstance(value, list | tuple) or _is_array(value):
-        return _Cutter(len(value), lambda parts: [value[piece] for piece in split_range(len(value), parts)])
+    if _has_slices(value):
+        return len(value)
     if isinstance(value, Mapping):
-        return _mapping_cutter(value)
-    for method in ("chunk", "split"):
-        if callable(getattr(value, method, None)) and hasattr(value, "__len__"):
-            return _Cutter(len(value), _calling(value, method))
-    return None
+        lengths = {_length(item) for item in value.values()}
+        return lengths.pop() if len(lengths) == 1 else None
+    return len(value) if _cutting_method(value) else None
+
+
+def _has_slices(value: Any) -> bool:
+    return isinstance(value, list | tuple) or _is_array(value)
 
 
 def _is_array(value: Any) -> bool:
@@ -63,34 +58,28 @@ def _is_array(value: Any) -> bool:
     return isinstance(shape, Sequence) and len(shape) > 0 and hasattr(value, "__getitem__")
 
 
-def _mapping_cutter(value: Mapping[Any, Any]) -> _Cutter | None:
-    cutters = {key: _cutter(item) for key, item in value.items()}
-    lengths = {cutter.length if cutter else None for cutter in cutters.values()}
-    length = lengths.pop() if len(lengths) == 1 else None
-    if length is None:
-        return None
-
-    def cut(parts: int) -> list[Any]:
-        pieces = {key: cutter.cut(parts) for key, cutter in cutters.items() if cutter}
-        return [{key: cuts[rank] for key, cuts in pieces.items()} for rank in range(parts)]
-
-    return _Cutter(length, cut)
+def _cutting_method(value: Any) -> str | None:
+    names = ("chunk", "split") if hasattr(value, "__len__") else ()
+    return next((name for name in names if callable(getattr(value, name, None))), None)
 
 
-def _calling(value: Any, method: str) -> Callable[[int], list[Any]]:
-    def cut(parts: int) -> list[Any]:
-        pieces = list(getattr(value, method)(parts))
-        if len(pieces) != parts:
-            raise ValueError(
-                f"'{type(value).__name__}.{method}({parts})' returned {len(pieces)} pieces; it must return {parts}"
-            )
-        return pieces
-
-    return cut
+def _cut(value: Any, parts: int) -> list[Any]:
+    if _has_slices(value):  # before Mapping: a batch of tensors may be both
+        return [value[piece] for piece in split_range(len(value), parts)]
+    if isinstance(value, Mapping):
+        cuts = {key: _cut(item, parts) for key, item in value.items()}
+        return [{key: pieces[rank] for key, pieces in cuts.items()} for rank in range(parts)]
+    method = _cutting_method(value) or ""
+    pieces = list(getattr(value, method)(parts))
+    if len(pieces) != parts:
+        raise ValueError(
+            f"'{type(value).__name__}.{method}({parts})' returned {len(pieces)} pieces; it must return {parts}"
+        )
+    return pieces
 
 
 def join_pieces(pieces: Sequence[Any]) -> Any:
-    """Pieces of a batch as one batch again: the reverse of `split_value`; a list of them where there is no way."""
+    """The pieces of a batch as one batch, the reverse of `split_value`; a list of them if they can't be joined."""
     first = pieces[0]
     if len(pieces) == 1:
         return first
@@ -110,7 +99,7 @@ def join_pieces(pieces: Sequence[Any]) -> Any:
 
 def _join_arrays(pieces: Sequence[Any]) -> Any:
     if type(pieces[0]).__module__.startswith("torch"):
-        return sys.modules["torch"].cat(list(pieces))  # the caller's own: these are its tensors
+        return sys.modules["torch"].cat(list(pieces))  # imported already, since these are tensors
     import numpy as np
 
     return np.concatenate(list(pieces))
@@ -118,7 +107,7 @@ def _join_arrays(pieces: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True)
 class ShardPart:
-    """An argument on its way from workload to workload: which results of an earlier call this target gets.
+    """An argument that goes from workload to workload: the results of an earlier call that this target gets.
 
     `refs` are results of consecutive ranks; the target joins them, and keeps piece `piece` of `pieces`.
     """

@@ -1,15 +1,13 @@
-"""The Ray actor around one workload: it constructs the user's class, runs its methods, answers the Master.
+"""The Ray actor around one workload: it constructs the user's class, runs its methods and answers the Master.
 
-The user's methods run one after the other in the default group. `control` answers while they run, `watch`
-holds the long calls by which a death is noticed (those of Masters that are gone stay there, so nothing else may
-wait in it), `durable` waits for durable storage, and `coroutines` runs `async def` methods side by side.
+The user's methods run one after the other in the default concurrency group. `control` answers while they run; `watch`
+holds the pending calls by which the Master notices a death (those of earlier Masters stay in it, so nothing else may
+wait there); `durable` waits for durable storage; `coroutines` runs `async def` methods side by side.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -20,30 +18,35 @@ from typing import Any
 import ray
 from ray import cloudpickle
 
-from dlrl_core.context.workload_report import WorkloadReport, WorkloadState
-from dlrl_core.errors import CallInterruptedError, RemoteCause, WorkloadCallError, WorkloadStartError
-from dlrl_core.roles import RoleType
+from dlrl_core.context.process_report import ProcessReport, WorkloadState
+from dlrl_core.errors import RemoteCause, WorkloadCallError, WorkloadStartError
 from dlrl_core.spec import ClassRef, ConfigValue
-from dlrl_core.workload.base_workload import BaseWorkload
-from dlrl_core.workload.class_loader import load_class
+from dlrl_core.workload.base_workload import BaseWorkload, WorkloadIdentity, set_identity
 from dlrl_core.workload.coroutines import CoroutineCall, Coroutines
-from dlrl_core.workload.devices import VARIABLES, own_devices, show_devices
-from dlrl_core.workload.fault import Fault, Suffering
-from dlrl_core.workload.identity import WorkloadIdentity, become
-from dlrl_core.workload.invocation import SLOTS, methods_of
-from dlrl_core.workload.orphan import end_with_node
-from dlrl_core.workload.process import HostFacts, PortClaim, ProcessSetup, end_children, host_facts, thread_stacks
+from dlrl_core.workload.fault import Fault, FaultInjector
+from dlrl_core.workload.invocation import SLOTS, load_class, methods_of
+from dlrl_core.workload.process import (
+    DEVICE_VARIABLES,
+    PortClaim,
+    ProcessSetup,
+    end_children,
+    end_with_node,
+    own_devices,
+    report_of_process,
+    show_devices,
+    thread_stacks,
+)
 from dlrl_core.workload.shards import ShardPart
-from dlrl_core.workload.state_folder import Commit, DurableCommits, StateFolder, forget_run
+from dlrl_core.workload.state_files import Commit, DurableCommits, StateFolder, forget_run
 
 CONCURRENCY_GROUPS = (("control", 2), ("watch", 2), ("durable", 1))
-"""And `coroutines`, as many as the role runs side by side."""
+"""Name and threads; `coroutines` is added with the role's `concurrency`."""
 _CANCEL_S = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadLaunch:
-    """Everything a workload's process needs, known before it starts."""
+    """What a workload's process is started with."""
 
     identity: WorkloadIdentity
     cls: ClassRef
@@ -58,7 +61,7 @@ class WorkloadLaunch:
 
 
 class WorkloadHost:
-    """One workload's process as Ray sees it. Created by the scheduler, called by role groups and the Master."""
+    """The actor class of all workloads. Created by the scheduler, called by role groups and the Master."""
 
     def __init__(self, launch: WorkloadLaunch) -> None:
         end_with_node()
@@ -76,7 +79,7 @@ class WorkloadHost:
         self._call: tuple[str, float] | None = None
         self._coroutines = Coroutines()
         self._slots: dict[int, str] = {}
-        self._faults = Suffering(is_allowed=launch.allow_chaos, owner=f"workload '{launch.identity.name}'")
+        self._faults = FaultInjector(is_allowed=launch.allow_chaos, owner=f"workload '{launch.identity.name}'")
         self._init_results: list[tuple[str, Any]] = []
         self._state_folder = StateFolder(
             run_id=launch.identity.run_id,
@@ -87,7 +90,6 @@ class WorkloadHost:
         self._version: int | None = None
         """Of the commit that the workload's state equals; None after any call."""
         self._calls_done = 0
-        self._calling_thread: int | None = None
         self._ended = threading.Event()
 
     def __repr__(self) -> str:
@@ -97,22 +99,17 @@ class WorkloadHost:
     # ---- start-up, in this order
 
     @ray.method(concurrency_group="control")
-    def facts(self) -> HostFacts:
+    def facts(self) -> ProcessReport:
+        """The first report of this process: where it runs; rank 0 also offers a port where its role can meet."""
         if self._identity.rank == 0 and self._offered_port is None:
             self._offered_port = PortClaim()
-        return host_facts(
-            self._identity.name,
-            self._identity.run_id,
-            offered_port=self._offered_port.port if self._offered_port else None,
-            device_ids=own_devices(self._launch.device_type),
-        )
+        return self._report()
 
     def load(self) -> None:
-        """Import the user's class and open its config while other processes still start; `construct` tells of failures.
+        """Import the user's class and open its config, while other processes still start.
 
-        Rank and role are in the environment already; where the role meets is there from the constructor on. Whoever
-        starts the process asks for it, so the second time there is nothing to do. Who is to see the devices of its
-        whole role does not know them yet, and a class may look for devices when it is imported: `construct` loads it.
+        Does nothing the second time. `construct` raises what failed here. A workload that sees the devices of its whole
+        role does not know them yet, and a class may look for devices when it is imported: `construct` imports it.
         """
         if self._launch.visible_devices != "role":
             self._load(own_devices(self._launch.device_type))
@@ -122,11 +119,11 @@ class WorkloadHost:
             return
         try:
             self._launch.setup.set_environment()
-            if self._launch.visible_devices != "node" and not self._launch.setup.env.keys() & set(VARIABLES):
+            if self._launch.visible_devices != "node" and not self._launch.setup.env.keys() & set(DEVICE_VARIABLES):
                 show_devices(self._launch.device_type, visible)
             self._identity = replace(self._identity, device_ids=own_devices(self._launch.device_type))
-            become(self._identity)  # after the user's variables: who we are is not theirs to say
-            self._launch.setup.prepare_framework(RoleType(self._identity.role))
+            set_identity(self._identity)  # after the user's variables, which must not replace RANK and the like
+            self._launch.setup.prepare_framework(self._identity.role)
             self._class = load_class(self._launch.cls)
             self._config = self._launch.config.open()
         except Exception as error:  # noqa: BLE001 - user code; the Master gets the first cause
@@ -135,17 +132,17 @@ class WorkloadHost:
     def construct(
         self, master: Any, address: str, port: int, role_devices: tuple[str, ...]
     ) -> tuple[bytes | None, bool]:
-        """Construct the user's class. Returns of rank 0 the method table, pickled for the trainer alone; and of all,
-        whether they have state to commit.
+        """Construct the user's class. Returns rank 0's method table, pickled, since only the trainer can load it (None
+        for other ranks), and whether the workload has state to commit.
 
-        A Master that comes after another one asks again, and gets the same table from the same object.
+        A restarted Master calls it again and gets the same answer from the same object.
         """
         if self._workload is not None:
             return self._table, self._is_stateful()
         self._load(role_devices)
         self._master = master
-        self._identity = self._identity.met_at(address, port)
-        become(self._identity)
+        self._identity = replace(self._identity, torch_master_addr=address, torch_master_port=port)
+        set_identity(self._identity)
         try:
             if self._load_error is not None:
                 raise self._load_error
@@ -159,7 +156,7 @@ class WorkloadHost:
             self._state = WorkloadState.DEAD
             raise WorkloadStartError(
                 f"workload '{self._identity.name}' could not start '{self._launch.cls}': {_short(error)}",
-                role=self._identity.role,
+                role=str(self._identity.role),
                 rank=self._identity.rank,
                 cause=RemoteCause.of(error),
             ) from None
@@ -175,7 +172,7 @@ class WorkloadHost:
 
     @ray.method(concurrency_group="control")
     def method_table(self) -> bytes | None:
-        """Rank 0's method table again, for a Master that did not construct it."""
+        """Rank 0's method table, for a restarted Master."""
         return self._table
 
     # ---- the trainer's calls
@@ -184,36 +181,36 @@ class WorkloadHost:
         """Run one method of the user's class; what it raises comes back with role, rank, method and traceback."""
         self._call = (method, time.time())
         self._version = None
-        self._calling_thread = threading.get_ident()
         try:
-            args, kwargs = _resolved(args), _resolved_kwargs(kwargs)  # what fails here is upstream's, not the user's
             return self._run(method, args, kwargs)
         finally:
-            self._calling_thread = None
             self._call = None
             self._calls_done += 1
 
-    def _run(self, method: str, args: Any, kwargs: dict[str, Any], call: CoroutineCall | None = None) -> Any:
+    def _run(
+        self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], call: CoroutineCall | None = None
+    ) -> Any:
+        given = [_resolved(arg) for arg in args]  # an error here is that of an upstream call, not of this method
+        named = {key: _resolved(arg) for key, arg in kwargs.items()}
         try:
             if self._faults and call is None:
                 self._faults.before_call(method)
-            result = self._bound(method)(*args, **kwargs)
-            # Without a call it came through a handle, which does not know the method.
+            result = self._bound(method)(*given, **named)
+            # Calls through a WorkloadHandle come here without a CoroutineCall: it does not know the method's kind.
             return self._coroutines.run(result, call) if asyncio.iscoroutine(result) else result
-        except Exception as error:  # noqa: BLE001 - all of it is the user's, and goes to the trainer
+        except Exception as error:  # noqa: BLE001 - user code; the trainer gets it
             raise self._call_error(method, error) from None
 
     @ray.method(concurrency_group="coroutines")
     def invoke_coroutine(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Run one `async def` method on this process's event loop, beside the others.
 
-        Who finds a workload by its name may be here before the workload is.
+        A call by name can arrive before `construct` ends, so it waits for that.
         """
         self._is_constructed.wait()
         call = self._coroutines.begin(method)
         self._version = None
         try:
-            args, kwargs = _resolved(args), _resolved_kwargs(kwargs)
             return self._run(method, args, kwargs, call)
         finally:
             self._coroutines.end(call)
@@ -221,7 +218,7 @@ class WorkloadHost:
             self._calls_done += 1
 
     def invoke_init(self, number: int, method: str, *args: Any, **kwargs: Any) -> Any:
-        """A call of the trainer's `init`, done once: a trainer that was restarted gets the same result again."""
+        """Run a call of the trainer's `init` once: a restarted trainer gets the first result."""
         done = self._init_results
         if number >= len(done) or done[number][0] != method:
             del done[number:]
@@ -231,9 +228,9 @@ class WorkloadHost:
     # ---- commits
 
     def save(self, text: str, is_copied: bool, durable_on_all: int | None = None) -> DurableCommits:
-        """Write the state of this commit to memory; in the background also to durable storage, if it is to.
+        """Write the state of this commit to memory; if `is_copied`, copy it to durable storage in the background.
 
-        `durable_on_all` is the newest version that every rank has there: it is kept until there is a newer one.
+        `durable_on_all` is the newest version that every rank has on durable storage; it is kept until a newer is.
         """
         commit = Commit.from_json(text)
         self._run_hook("save_state", lambda: self._state_folder.begin(commit.version))
@@ -245,7 +242,7 @@ class WorkloadHost:
 
     @ray.method(concurrency_group="durable")
     def make_durable(self, version: int) -> None:
-        """Returns when that version is on durable storage."""
+        """Copy a version to durable storage; returns when it is there."""
         self._state_folder.copy_to_durable(version)
 
     @ray.method(concurrency_group="control")
@@ -254,8 +251,8 @@ class WorkloadHost:
         return [commit.to_json() for commit in self._state_folder.held().values()]
 
     def restore(self, version: int) -> bool:
-        """Go back to the state of this commit; nothing is to do if it still is that."""
-        if self._coroutines.cancel_all(_CANCEL_S):  # of a run of `fit` that is over
+        """Load the state of this commit; False if the workload has that state already."""
+        if self._coroutines.cancel_all(_CANCEL_S):  # calls of a run of `fit` that is over
             self._version = None
         self._state_folder.forget_after(version)
         if self._version == version:
@@ -265,7 +262,7 @@ class WorkloadHost:
         return True
 
     def forget(self) -> None:
-        """There is no commit that all ranks hold: none of ours ever happened."""
+        """Remove all commits of this rank, because there is none that all ranks hold."""
         self._state_folder.forget_after(0)
 
     def _run_hook(self, hook: str, folder: Callable[[], Path]) -> None:
@@ -275,7 +272,7 @@ class WorkloadHost:
             if self._faults:
                 self._faults.before_call(hook)
             self._bound(hook)(str(path))
-        except Exception as error:  # noqa: BLE001 - the user's, or the folder's; both go to the trainer
+        except Exception as error:  # noqa: BLE001 - user code, or the file system; the trainer gets it
             raise self._call_error(hook, error) from None
         finally:
             self._call = None
@@ -289,13 +286,13 @@ class WorkloadHost:
     def _call_error(self, method: str, error: Exception) -> WorkloadCallError:
         return WorkloadCallError(
             f"role '{self._identity.role}' rank {self._identity.rank} raised {_short(error)} in '{method}'",
-            role=self._identity.role,
+            role=str(self._identity.role),
             rank=self._identity.rank,
             method=method,
             cause=RemoteCause.of(error),
         )
 
-    # ---- the Master's
+    # ---- the Master's calls
 
     @ray.method(concurrency_group="watch")
     def watch(self) -> None:
@@ -304,62 +301,43 @@ class WorkloadHost:
 
     @ray.method(concurrency_group="control")
     def inject(self, fault: Fault) -> None:
-        """Chaos: suffer this fault."""
+        """Schedule a fault for this process (chaos)."""
         self._faults.add(fault)
 
     @ray.method(concurrency_group="control")
-    def ping(self) -> WorkloadReport:
+    def ping(self) -> ProcessReport:
         return self._report()
+
+    def _report(self) -> ProcessReport:
+        return report_of_process(
+            name=self._identity.name,
+            run_id=self._identity.run_id,
+            incarnation=self._identity.incarnation,
+            state=self._state,
+            device_ids=own_devices(self._launch.device_type),
+            offered_port=self._offered_port.port if self._offered_port else None,
+            call=self._call or self._coroutines.oldest(),
+            calls_done=self._calls_done,
+        )
 
     @ray.method(concurrency_group="control")
     def stacks(self) -> str:
         return thread_stacks()
 
     @ray.method(concurrency_group="control")
-    def interrupt(self) -> bool:
-        """Raise CallInterruptedError in the running call, at its next Python instruction; False if none runs."""
-        thread = self._calling_thread
-        if thread is None:
-            return False
-        raised = ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(thread), ctypes.py_object(CallInterruptedError)
-        )
-        return bool(raised == 1)
-
-    @ray.method(concurrency_group="control")
     def end(self, is_job_over: bool = True) -> None:
-        """Last call before the process is killed: nothing that it started may outlive it."""
+        """Kill the processes that this one has started; called before this one is killed."""
         self._state = WorkloadState.ENDED
         self._ended.set()
         end_children()
         if is_job_over:
             forget_run(self._identity.run_id)
 
-    def _report(self) -> WorkloadReport:
-        import psutil
-
-        call = self._call or self._coroutines.oldest()
-        return WorkloadReport(
-            name=self._identity.name,
-            role=self._identity.role,
-            rank=self._identity.rank,
-            incarnation=self._identity.incarnation,
-            state=self._state,
-            call=call[0] if call else None,
-            call_since=call[1] if call else None,
-            calls_done=self._calls_done,
-            step=None,
-            memory_bytes=psutil.Process().memory_info().rss,
-            node_id=ray.get_runtime_context().get_node_id(),
-            pid=os.getpid(),
-            sent_at=time.time(),
-        )
-
     def _push_reports(self) -> None:
         while not self._ended.wait(self._launch.report_period_s):
             try:
                 self._master.report.remote(self._report())
-            except Exception:  # noqa: BLE001 - the Master may be restarting: the next report counts
+            except Exception:  # noqa: BLE001 - the Master may be restarting; the next report reaches it
                 continue
 
 
@@ -369,12 +347,9 @@ def _short(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
-def _resolved(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(arg.resolve(ray.get) if isinstance(arg, ShardPart) else arg for arg in args)
-
-
-def _resolved_kwargs(kwargs: dict[str, Any]) -> dict[str, Any]:
-    return {key: arg.resolve(ray.get) if isinstance(arg, ShardPart) else arg for key, arg in kwargs.items()}
+def _resolved(arg: Any) -> Any:
+    """An argument as the user's method gets it: shards of an earlier call's results are fetched."""
+    return arg.resolve(ray.get) if isinstance(arg, ShardPart) else arg
 
 
 def _slot_method(slot: int) -> Any:
@@ -384,6 +359,6 @@ def _slot_method(slot: int) -> Any:
     return run
 
 
-# A name sent as an argument costs a fifth of an empty call. These methods know theirs from the class they host.
+# Sending a method's name as an argument costs a fifth of an empty call; `slot_<n>` looks it up in this process.
 for _slot in range(SLOTS):
     setattr(WorkloadHost, f"slot_{_slot}", _slot_method(_slot))

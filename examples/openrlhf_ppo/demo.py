@@ -77,7 +77,7 @@ def run(job: RLJob, say: Sayer) -> JobResult:
             say.saw(status)
             if status.step is not None and not is_ordered:
                 say(f"chaos: SIGKILL of {VICTIM}, when step {KILLED_STEP} begins")
-                Chaos(NAME).inject(VICTIM, "kill", step=KILLED_STEP - 1)  # dlrl counts from 0, OpenRLHF from 1
+                Chaos(NAME).inject(VICTIM, "kill", step=KILLED_STEP)
                 is_ordered = True
             time.sleep(_LOOK_S)
         return handle.wait()
@@ -105,9 +105,9 @@ class Sayer:
         self._once(f"the job is {status.state}")
         if status.phase in _PHASES:
             self._once(_PHASES[status.phase])
-        if status.step:
+        if status.step and (done := status.step - (status.phase == "fit")):
             reward = status.metrics.get("reward", float("nan"))
-            self._once(f"step {status.step}/{status.total_steps} is done", f": reward {reward:+.4f}")
+            self._once(f"step {done}/{status.total_steps} is done", f": reward {reward:+.4f}")
         for one in status.workloads:
             if one["restarts"]:
                 self._once(f"{one['name']} is {one['state']}, in process number {one['restarts'] + 1} of its life")

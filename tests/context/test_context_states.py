@@ -9,7 +9,7 @@ import pickle
 import pytest
 from context_samples import run_python, survives_pickle
 
-from dlrl_core.context import JobState, WorkloadReport, WorkloadState, check_transition
+from dlrl_core.context import JobState, ProcessReport, WorkloadState, check_transition
 from dlrl_core.errors import ContextError
 
 ALLOWED = {
@@ -22,11 +22,12 @@ ALLOWED = {
     "failed": "",
     "stopped": "",
 }
-REPORT = WorkloadReport(
+REPORT = ProcessReport(
     name="actor-3",
-    role="actor",
-    rank=3,
+    run_id="r",
     incarnation=1,
+    address="10.0.0.1",
+    actor_id="x",
     state=WorkloadState.READY,
     call="update",
     call_since=100.0,
@@ -72,13 +73,8 @@ def test_report_crosses_processes() -> None:
 
 def test_report_is_frozen_and_has_no_other_attributes() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        REPORT.rank = 4  # type: ignore[misc]
+        REPORT.pid = 4  # type: ignore[misc]
     assert not hasattr(REPORT, "__dict__")
-
-
-def test_report_tells_how_long_its_call_has_run() -> None:
-    assert REPORT.call_age_s() == 42.5
-    assert dataclasses.replace(REPORT, call=None, call_since=None).call_age_s() is None
 
 
 def test_importing_the_report_brings_in_neither_pydantic_nor_a_store_nor_ray() -> None:
@@ -86,7 +82,7 @@ def test_importing_the_report_brings_in_neither_pydantic_nor_a_store_nor_ray() -
     loaded = run_python(
         """
         import sys
-        from dlrl_core.context.workload_report import WorkloadReport
+        from dlrl_core.context.process_report import ProcessReport
         from dlrl_core.context import WorkloadState
         print(*sys.modules)
         """

@@ -9,7 +9,7 @@ import time
 
 from context_samples import job_record, workload_record
 
-from dlrl_core.context import JobContext, JobView, Store, WorkloadReport, WorkloadState
+from dlrl_core.context import JobContext, JobView, ProcessReport, Store, WorkloadState
 from dlrl_core.roles import RoleType
 from dlrl_core.spec import ClassRef, ConfigValue, JobSpec, RoleSpec
 
@@ -24,11 +24,12 @@ SPEC = JobSpec(
         ),
     ),
 )
-REPORT = WorkloadReport(
+REPORT = ProcessReport(
     name="actor-0",
-    role="actor",
-    rank=0,
+    run_id="r",
     incarnation=1,
+    address="10.0.0.1",
+    actor_id="x",
     state=WorkloadState.READY,
     call="update",
     call_since=1.0,
@@ -72,7 +73,7 @@ def test_snapshot_has_the_fields_it_promises(store: Store) -> None:
 
 
 def test_snapshot_carries_the_latest_reports_of_living_processes(store: Store) -> None:
-    stale = dataclasses.replace(REPORT, name="actor-1", rank=1, incarnation=0)
+    stale = dataclasses.replace(REPORT, name="actor-1", incarnation=0)
 
     view = make_context(store).snapshot({"actor-0": REPORT, "actor-1": stale})
 

@@ -8,7 +8,7 @@ import time
 import pytest
 from master_parts import Call, context_of, launch_of, nodes, plan_on, small_job
 
-from dlrl_core.context import FindingKind, WorkloadReport, WorkloadState
+from dlrl_core.context import FindingKind, ProcessReport, WorkloadState
 from dlrl_core.failover import WorkloadHangs
 from dlrl_core.failover.detectors import JobLook, find_hangs
 from dlrl_core.master import control_loop
@@ -41,12 +41,13 @@ def context(tmp_path, launch):
     return context
 
 
-def report(**fields) -> WorkloadReport:
-    defaults = {"name": "actor-0", "role": "actor", "rank": 0, "incarnation": 0, "state": WorkloadState.READY}
-    return WorkloadReport(**{**defaults, "memory_bytes": 0, "node_id": "a", "pid": 7, "sent_at": NOW, **fields})
+def report(**fields) -> ProcessReport:
+    who = {"name": "actor-0", "run_id": "r", "incarnation": 0, "actor_id": "x", "pid": 7}
+    where = {"node_id": "a", "address": "10.0.0.1", "state": WorkloadState.READY}
+    return ProcessReport(**{**who, **where, "memory_bytes": 0, "sent_at": NOW, **fields})
 
 
-def look_at(context, said: WorkloadReport | None, *, since: float = NOW - 100) -> JobLook:
+def look_at(context, said: ProcessReport | None, *, since: float = NOW - 100) -> JobLook:
     reports = {said.name: said} if said else {}
     return JobLook(now=NOW, since=since, spec=SPEC, workloads=context.workloads, reports=reports)
 

@@ -18,7 +18,7 @@ from openrlhf.trainer import ppo_trainer  # noqa: E402
 from openrlhf.trainer.ppo_utils import samples_generator  # noqa: E402
 from torchdata.stateful_dataloader import StatefulDataLoader  # noqa: E402
 
-from dlrl_core.trainer.framework_seam import RayOfRoles, replaced  # noqa: E402
+from dlrl_core.trainer.framework_seam import PatchedRay, replaced  # noqa: E402
 from dlrl_openrlhf.ppo import CommittingPPOTrainer, unpacked  # noqa: E402
 from dlrl_openrlhf.step_count import most_steps  # noqa: E402
 
@@ -90,7 +90,7 @@ def main(prompts: int, batch: int, generated: int, episodes: int, eval_steps: in
         ckpt=SimpleNamespace(save_steps=float("inf"), load_enable=False, path=""),
         logger=SimpleNamespace(logging_steps=1),
     )
-    with replaced(ppo_trainer, ray=RayOfRoles()):
+    with replaced(ppo_trainer, ray=PatchedRay()):
         trainer = TrainerStandIn(prompts, args)
         trainer.fit()
     print(json.dumps({"told": trainer.told, "most_steps": most_steps(args, prompts=prompts)}))

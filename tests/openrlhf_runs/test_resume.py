@@ -33,19 +33,19 @@ def test_a_stopped_grpo_goes_on_where_its_checkpoint_ends(ray_8_gpus, tiny_asset
         logger__tensorboard_dir=tmp_path / "tensorboard",
     )
     first = start("first", words, SEEN_PROMPTS=str(tmp_path / "first"))
-    first.wait_for_step(3)
+    first.wait_for_step(4)
     first.handle.stop()
 
     second = start("second", [*words, "--ckpt.load_enable"], SEEN_PROMPTS=str(tmp_path / "second"))
-    second.wait_for_step(2)
+    second.wait_for_step(3)
     result = second.handle.wait(timeout=LIMIT_S)
 
-    resumed_at = second.steps[0]
-    assert resumed_at in (2, 4, 6), "it goes on after the last checkpoint, not from the beginning"
+    steps_before = second.steps[0] - 1
+    assert steps_before in (2, 4, 6), "it goes on after the last checkpoint, not from the beginning"
     assert result.value["steps"] == 10
     assert (tmp_path / "ckpt" / "_actor" / "latest").read_text() == "global_step10"
     assert {step for step, *_ in curves(tmp_path / "tensorboard")["train/policy_loss"]} == {*range(1, 11)}
-    seen = _lines(tmp_path / "first")[: resumed_at * PROMPTS_A_STEP * SAMPLES] + _lines(tmp_path / "second")
+    seen = _lines(tmp_path / "first")[: steps_before * PROMPTS_A_STEP * SAMPLES] + _lines(tmp_path / "second")
     prompts = [json.loads(line)["input"] for line in _lines(tiny_assets / "prompts.jsonl")[:40]]
     assert Counter(seen) == Counter(prompts * SAMPLES), "both runs together saw each prompt once"
 

@@ -12,10 +12,11 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutErro
 
 from dlrl_core.errors import RemoteCause, WorkloadCallError
 from dlrl_core.roles import RoleType
-from dlrl_core.trainer import commits, role_call, role_group, roster
+from dlrl_core.trainer import commits, role_call, role_group, workload_directory
+from dlrl_core.trainer.progress import CallLog
 from dlrl_core.trainer.role_group import RoleGroup
-from dlrl_core.trainer.roster import Roll, Roster
-from dlrl_core.trainer.workload_handle import WorkloadHandle
+from dlrl_core.trainer.workload_directory import DirectorySnapshot, WorkloadDirectory, WorkloadHandle
+from dlrl_core.workload import master_handle
 from dlrl_core.workload.invocation import InvocationOptions, MethodInfo
 
 
@@ -55,7 +56,7 @@ class RayStandIn:
 def use_stand_in(monkeypatch) -> None:
     """From here on, the trainer's modules talk to it."""
     stand_in = RayStandIn()
-    for module in (role_call, role_group, roster, commits):
+    for module in (role_call, role_group, workload_directory, master_handle, commits):
         monkeypatch.setattr(module, "ray", stand_in)
 
 
@@ -130,7 +131,7 @@ class MasterStandIn:
                 self._job.processes[name] = ProcessStandIn(name)
                 self.epoch += self.counts_epochs and name.partition("-")[0] in self._going_back
         actors = {name: (process.id, process) for name, process in self._job.processes.items()}
-        return Ref(Roll(epoch=self.epoch, actors=actors))
+        return Ref(DirectorySnapshot(epoch=self.epoch, actors=actors))
 
     def _escalate(self, name: str, method: str) -> Ref:
         self.escalated.append((name, method))
@@ -148,10 +149,10 @@ class JobStandIn:
             WorkloadHandle(name=name, role=name[:-2], rank=int(name[-1]), ray_actor=process)
             for name, process in self.processes.items()
         ]
-        self.roster = Roster(master=self.master, workloads=self.handles)
+        self.directory = WorkloadDirectory(master=self.master, workloads=self.handles)
         methods = {"work": MethodInfo(options=InvocationOptions(**options))}
         self.groups = {
-            role: RoleGroup(RoleType(role), self.handles_of(role), methods, roster=self.roster) for role in roles
+            role: RoleGroup(RoleType(role), self.handles_of(role), methods, CallLog(), self.directory) for role in roles
         }
 
     def handles_of(self, role: str) -> list[WorkloadHandle]:

@@ -56,7 +56,7 @@ def test_a_finished_job_returns_what_fit_returned_and_its_record_says_finished()
 @pytest.mark.parametrize(
     ("trainer", "workload", "message"),
     [
-        ("Raises", "Worker", "the trainer raised RuntimeError: the loss is not a number in 'fit' at step 2"),
+        ("Raises", "Worker", "the trainer raised RuntimeError: the loss is not a number in 'fit' at step 3"),
         ("FailsInInit", "Worker", "the trainer raised KeyError: 'tokenizer' in 'init'"),
         ("MeetsError", "Worker", "raised ValueError: the data is bad in 'raise_error'"),
         (

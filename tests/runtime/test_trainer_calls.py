@@ -7,7 +7,7 @@ from ray.exceptions import ObjectLostError
 from ray_stand_in import JobStandIn, Ref, use_stand_in
 
 from dlrl_core.errors import CallTimeoutError, WorkloadCallError, WorkloadDiedError
-from dlrl_core.trainer.roster import RestartFit
+from dlrl_core.trainer.workload_directory import RestartFit
 
 OLD = ["actor-0", "actor-1"]
 
@@ -59,13 +59,13 @@ def test_the_error_of_a_member_is_done_again_when_another_call_has_had_its_peer_
 
 def test_an_error_that_another_roles_death_is_behind_leads_back_to_the_commit():
     job = JobStandIn("actor", "rollout")
-    job.roster.has_commit = True
+    job.directory.has_commit = True
     sender = job.processes["actor-0"]
     sender.will.append(sender.collective_error())
     job.kill("rollout-1")
     with pytest.raises(RestartFit):
         job.groups["actor"].work()
-    assert job.roster.is_behind
+    assert job.directory.is_behind
 
 
 def test_without_a_commit_it_is_a_death_and_no_error_of_the_users():
@@ -150,11 +150,11 @@ def test_a_death_before_a_timeout_is_recovered_from():
 @pytest.mark.parametrize("why", ["state", "scope"])
 def test_a_call_that_may_have_been_done_leads_back_to_the_commit(why):
     job = JobStandIn("actor")
-    job.roster.has_commit = True
+    job.directory.has_commit = True
     if why == "state":
-        job.roster.stateful = frozenset({"actor-0", "actor-1"})
+        job.directory.stateful = frozenset({"actor-0", "actor-1"})
     else:
-        job.roster.scopes = {"actor": "role"}
+        job.directory.scopes = {"actor": "role"}
     job.processes["actor-0"].will.append(job.processes["actor-0"].out_of_reach())
     with pytest.raises(RestartFit):
         job.groups["actor"].work()
@@ -169,7 +169,7 @@ def test_a_call_that_may_have_been_done_is_made_again_where_that_does_no_harm():
 
 def test_a_new_process_with_state_leads_back_to_the_commit_whatever_the_epoch_says():
     job = JobStandIn("actor", going_back=("actor",))
-    job.roster.stateful = frozenset({"actor-0", "actor-1"})
+    job.directory.stateful = frozenset({"actor-0", "actor-1"})
     job.master.counts_epochs = False
     job.kill("actor-0")
     with pytest.raises(RestartFit):
@@ -178,7 +178,7 @@ def test_a_new_process_with_state_leads_back_to_the_commit_whatever_the_epoch_sa
 
 def test_an_epoch_that_went_back_leads_back_to_the_commit():
     job = JobStandIn("actor", "rollout")
-    job.roster.epoch = 3
+    job.directory.epoch = 3
     job.kill("rollout-0")
     with pytest.raises(RestartFit):
         job.groups["rollout"].work()
@@ -186,9 +186,9 @@ def test_an_epoch_that_went_back_leads_back_to_the_commit():
 
 def test_calls_of_init_that_a_death_broke_are_no_error_of_the_users():
     job = JobStandIn("actor")
-    job.roster.is_init = True
+    job.directory.is_init = True
     job.groups["actor"].work()
-    job.roster.is_init = False
+    job.directory.is_init = False
     job.kill("actor-0")
     replaced = job.master._restored
 

@@ -8,10 +8,9 @@ import pytest
 from ray_stand_in import JobStandIn, use_stand_in
 
 from dlrl_core.errors import WorkloadCallError, WorkloadDiedError
-from dlrl_core.trainer.commits import Commits
-from dlrl_core.trainer.durable_turns import DurableTurns
-from dlrl_core.trainer.roster import RestartFit
-from dlrl_core.workload.state_folder import Commit, DurableCommits
+from dlrl_core.trainer.commits import Commits, DurableTurns
+from dlrl_core.trainer.workload_directory import RestartFit
+from dlrl_core.workload.state_files import Commit, DurableCommits
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +19,7 @@ def _stand_in(monkeypatch):
 
 
 def commits_of(job: JobStandIn) -> Commits:
-    return Commits(job.roster, job.handles_of("actor"), run_id=uuid.uuid4().hex, known=None, durable_every=5)
+    return Commits(job.directory, job.handles_of("actor"), run_id=uuid.uuid4().hex, known=None, durable_every=5)
 
 
 def commit(commits: Commits, job: JobStandIn) -> None:
@@ -66,7 +65,7 @@ def test_a_hook_that_another_roles_death_broke_is_trusted_no_more():
 def test_nothing_is_committed_by_a_trainer_that_has_to_go_back():
     job = JobStandIn("actor")
     commits = commits_of(job)
-    job.roster.is_behind = True
+    job.directory.is_behind = True
     with pytest.raises(RestartFit):
         commits.commit(0, {}, is_durable=False)
     assert job.processes["actor-0"].done["save"] == 0
@@ -78,7 +77,7 @@ def test_without_a_common_commit_every_rank_forgets_its_own():
     job.processes["actor-0"].will.append([stale])
     job.processes["actor-1"].will.append([])
     commits = commits_of(job)
-    commits.settle()
+    commits.restore_last()
     assert commits.last is None
     assert [process.done["forget"] for process in job.processes.values()] == [1, 1]
 

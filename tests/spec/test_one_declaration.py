@@ -112,7 +112,7 @@ def test_a_record_of_schema_2_is_still_read():
     text = (
         f'{{"spec_schema": 2, "trainer": {ref}, "roles": [{{"role": "actor", "cls": {ref}, "hang_s": 9.0}}], '
         '"collocations": [["actor", "critic"]], "host_collocations": [], "separations": [], '
-        '"budget": {"job": 7}, "allows_chaos": true}'
+        '"budget": {"job": 7}, "allow_chaos": true}'
     )
     spec = JobSpec.from_json(text)
     assert (spec.roles[0].hang_limit, spec.restart_budget.job, spec.allow_chaos) == (9.0, 7, True)

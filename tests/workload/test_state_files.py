@@ -9,8 +9,7 @@ import pytest
 from checks import wait_until
 
 from dlrl_core.workload import state_files
-from dlrl_core.workload.state_files import load_buffers, save_buffers
-from dlrl_core.workload.state_folder import Commit, StateFolder, forget_run
+from dlrl_core.workload.state_files import Commit, StateFolder, forget_run, load_buffers, save_buffers
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import uuid
 import pytest
 from checks import wait_until
 
-from dlrl_core.workload.state_folder import Commit, StateFolder, forget_run, left_in_memory, memory_root
+from dlrl_core.workload.state_files import Commit, StateFolder, forget_run, left_in_memory, memory_root
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ class Chaos:
         nth: int = 1,
         seconds: float = 5.0,
     ) -> Injected:
-        """Give a process a fault: now, when a step begins, or at the n-th call of a method from now on."""
+        """Give a process a fault: now, when a step begins (counted from 1), or at the n-th call of a method."""
         fault = Fault(kind=FaultKind(kind), method=method, nth=nth, seconds=seconds)
         actor = self._actor(target)
         if step is None:

@@ -19,7 +19,7 @@ def chaos(
         str | None, typer.Argument(metavar="[PROCESS]", help="master, trainer, or a workload such as rollout-1.")
     ] = None,
     kind: Annotated[str, typer.Option(help="kill, freeze, hang, slow, node (its node is lost) or store.")] = "kill",
-    step: Annotated[int | None, typer.Option(min=0, help="When this step begins; else now.")] = None,
+    step: Annotated[int | None, typer.Option(min=1, help="When this step begins, counted from 1; else now.")] = None,
     call: Annotated[str | None, typer.Option(metavar="METHOD", help="At a call of this method.")] = None,
     nth: Annotated[int, typer.Option(min=1, help="At its n-th call from now on.")] = 1,
     seconds: Annotated[

@@ -194,7 +194,7 @@ class AdapterConformance:
         with self._running(resumed_config) as (job, _):
             last, result = self._finished(job)
         first = self.steps - last.commits
-        least, most = stopped.committed // self.save_every * self.save_every, stopped.view["progress"]["step"] + 1
+        least, most = stopped.committed // self.save_every * self.save_every, stopped.view["progress"]["step"]
         assert least <= first <= most, (
             f"stopped with step {stopped.committed} committed, it went on with step {first} of {self.steps}; "
             f"it saves every {self.save_every} steps, so expected was {least} to {most}"

@@ -11,7 +11,7 @@ import psutil
 
 from dlrl_conformance.restarts import Processes
 from dlrl_core.scheduler.cluster_probe import living_actors, standing_reservations
-from dlrl_core.workload.state_folder import left_in_memory
+from dlrl_core.workload.state_files import left_in_memory
 
 T = TypeVar("T")
 

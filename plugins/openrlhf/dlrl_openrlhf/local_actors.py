@@ -12,7 +12,7 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from dlrl_core.trainer.framework_seam import Starting, done
+from dlrl_core.trainer.framework_seam import RemoteStub, done
 
 _LOOK_S = 0.5
 
@@ -48,8 +48,8 @@ class LocalActor:
         self.instance = instance
         self._stage = stage
 
-    def __getattr__(self, method: str) -> Starting:
-        return Starting(functools.partial(self._stage.submit, getattr(self.instance, method)))
+    def __getattr__(self, method: str) -> RemoteStub:
+        return RemoteStub(functools.partial(self._stage.submit, getattr(self.instance, method)))
 
 
 class LocalQueue:
@@ -84,8 +84,8 @@ class LocalLock:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._lock = threading.Lock()
-        self.acquire = Starting(self._acquire)
-        self.release = Starting(self._release)
+        self.acquire = RemoteStub(self._acquire)
+        self.release = RemoteStub(self._release)
 
     def _acquire(self) -> Future[Any]:
         while not self._lock.acquire(timeout=_LOOK_S):

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from openrlhf.trainer import ppo_trainer, ppo_trainer_async
 
-from dlrl_core.workload.class_loader import undecorated
+from dlrl_core.workload.invocation import undecorated
 
 PPOTrainer: Any = undecorated(ppo_trainer.PPOTrainer)
 TrainingActor: Any = undecorated(ppo_trainer_async.TrainingActor)

@@ -10,8 +10,8 @@ import ray
 from openrlhf.trainer.ray import vllm_engine
 
 from dlrl_core import BaseWorkload
-from dlrl_core.trainer.workload_handle import WorkloadHandle
-from dlrl_core.workload.class_loader import undecorated
+from dlrl_core.trainer import WorkloadHandle
+from dlrl_core.workload.invocation import undecorated
 from dlrl_openrlhf import cpu
 from dlrl_openrlhf.seats import Seat, devices_of
 from dlrl_vllm.engine_process import end_with_engine, own_engine

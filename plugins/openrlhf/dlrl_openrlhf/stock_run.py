@@ -19,7 +19,7 @@ from openrlhf.trainer.ppo_utils import experience_maker, samples_generator
 from openrlhf.trainer.ray import launcher, ppo_actor, ppo_critic, vllm_engine
 
 from dlrl_core.roles import RoleType
-from dlrl_core.trainer.framework_seam import Member, RayOfRoles, Starting, done, replaced
+from dlrl_core.trainer.framework_seam import Member, PatchedRay, RemoteStub, done, replaced
 from dlrl_core.trainer.role_call import RoleCall
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_openrlhf.engine_sleep import EngineSleep
@@ -58,7 +58,7 @@ class StockRun:
             self.trainer_args, self.trainer_kwargs = args, kwargs
             return _TrainerAtStart(make_trainer())
 
-        made = Starting(trainer_is_made)
+        made = RemoteStub(trainer_is_made)
         with (
             self.through_roles(),
             replaced(
@@ -73,14 +73,14 @@ class StockRun:
             contextlib.suppress(_ReachedFit),
         ):
             stock.train(self.args)
-        RayOfRoles().get(self._starting)
+        PatchedRay().get(self._starting)
 
     def _create_engines(self, num_engines: int, tensor_parallel_size: int, *args: Any, **kwargs: Any) -> list[Member]:
         """OpenRLHF's own `create_vllm_engines` says with what; the rollout workloads become the engines."""
         recorded: list[dict[str, Any]] = []
         with replaced(
             vllm_engine,
-            RolloutRayActor=Starting(lambda **engine: recorded.append(engine)),
+            RolloutRayActor=RemoteStub(lambda **engine: recorded.append(engine)),
             placement_group=_no_placement,
             get_bundle_indices=lambda *_: [0],
             ray=_RayThatRuns(),
@@ -95,7 +95,7 @@ class StockRun:
             engine, *others = members[number * seats : (number + 1) * seats]
             self._starting.append(engine.start_engine.remote({**told, "bundle_indices": None, "num_gpus": 1}, others))
         if self.args.vllm.enable_sleep:  # before any model is loaded; who takes an engine's place does it too
-            RayOfRoles().get(self._starting)
+            PatchedRay().get(self._starting)
             self.sleep = EngineSleep(self.engines, _on_all)
             self.let_engines_sleep()
         return self.engines
@@ -122,7 +122,7 @@ class StockRun:
     @contextlib.contextmanager
     def through_roles(self) -> Iterator[None]:
         """OpenRLHF's trainer code calls role groups."""
-        ray_of_roles = RayOfRoles()
+        ray_of_roles = PatchedRay()
         call = self.sleep.call if self.sleep else _on_all
         with (
             replaced(ppo_trainer, ray=ray_of_roles, batch_vllm_engine_call=call),
@@ -134,7 +134,7 @@ class StockRun:
 
     def save_models(self) -> None:
         """What `train` does at its end."""
-        through = RayOfRoles()
+        through = PatchedRay()
         through.get(self.models[RoleType.ACTOR].async_save_model())
         if RoleType.CRITIC in self.models and self.args.critic.save_value_network:
             through.get(self.models[RoleType.CRITIC].async_save_model())
@@ -145,11 +145,11 @@ stock_create = vllm_engine.create_vllm_engines
 
 def _on_all(engines: Sequence[Member], method: str, *args: Any, **kwargs: Any) -> list[Any]:
     """OpenRLHF's `batch_vllm_engine_call`, also where its modules call Ray itself."""
-    results: list[Any] = RayOfRoles().get([getattr(engine, method).remote(*args, **kwargs) for engine in engines])
+    results: list[Any] = PatchedRay().get([getattr(engine, method).remote(*args, **kwargs) for engine in engines])
     return results
 
 
-class _RayThatRuns(RayOfRoles):
+class _RayThatRuns(PatchedRay):
     def is_initialized(self) -> bool:
         return True
 
@@ -185,8 +185,8 @@ class _TrainerAtStart:
     """The trainer as `train` sees it: it is asked for its number of steps, and then to train."""
 
     def __init__(self, trainer: Any) -> None:
-        self.get_max_steps = Starting(lambda: done(trainer.get_max_steps()))
-        self.fit = Starting(_reached_fit)
+        self.get_max_steps = RemoteStub(lambda: done(trainer.get_max_steps()))
+        self.fit = RemoteStub(_reached_fit)
 
 
 def _reached_fit() -> None:

@@ -11,8 +11,8 @@ from openrlhf.trainer import ppo_trainer_async
 from dlrl_core import BaseTrainer
 from dlrl_core.errors import DlrlError
 from dlrl_core.roles import RoleType
-from dlrl_core.trainer.framework_seam import Starting, replaced
-from dlrl_core.trainer.workload_handle import WorkloadHandle
+from dlrl_core.trainer import WorkloadHandle
+from dlrl_core.trainer.framework_seam import RemoteStub, replaced
 from dlrl_openrlhf.checkpoints import align_checkpoints
 from dlrl_openrlhf.config.own_parser import own_namespace
 from dlrl_openrlhf.config.said import argv_of, flat
@@ -109,9 +109,9 @@ class OpenRLHFTrainer(BaseTrainer):
         with replaced(
             ppo_trainer_async,
             Queue=lambda maxsize=0: LocalQueue(stage, maxsize),
-            VLLMLock=Starting(lambda: LocalLock(stage)),
-            GenerateSamplesActor=Starting(lambda **told: LocalActor(MarkingGenerateSamplesActor(**told), stage)),
-            TrainingActor=Starting(lambda **told: LocalActor(CommittingTrainingActor(steps=self, **told), stage)),
+            VLLMLock=RemoteStub(lambda: LocalLock(stage)),
+            GenerateSamplesActor=RemoteStub(lambda **told: LocalActor(MarkingGenerateSamplesActor(**told), stage)),
+            TrainingActor=RemoteStub(lambda **told: LocalActor(CommittingTrainingActor(steps=self, **told), stage)),
         ):
             return PPOTrainerAsync(*args, **kwargs)
 

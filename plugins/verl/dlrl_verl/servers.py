@@ -10,7 +10,7 @@ from verl.workers.rollout.replica import RolloutMode
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMReplica
 
 from dlrl_core.errors import SpecError
-from dlrl_core.trainer.framework_seam import Member, MemberMethod
+from dlrl_core.trainer.framework_seam import Member, RemoteStub
 from dlrl_core.trainer.role_call import RoleCall
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_verl.steady_handle import SteadyHandle
@@ -29,7 +29,7 @@ class AwaitedMember(Member):
 
 
 class _AwaitedMethod:
-    def __init__(self, method: MemberMethod) -> None:
+    def __init__(self, method: RemoteStub) -> None:
         self._method = method
 
     def remote(self, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:

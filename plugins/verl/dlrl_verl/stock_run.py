@@ -24,9 +24,9 @@ from verl.utils.device import auto_set_device
 from verl.workers.rollout import llm_server, router
 
 from dlrl_core.roles import RoleType
-from dlrl_core.trainer.framework_seam import Member, RayOfRoles, Starting, replaced
+from dlrl_core.trainer.framework_seam import Member, PatchedRay, RemoteStub, replaced
 from dlrl_core.trainer.role_group import RoleGroup
-from dlrl_core.workload.class_loader import undecorated
+from dlrl_core.workload.invocation import undecorated
 from dlrl_verl.helpers import RestartingRay, carried
 from dlrl_verl.ppo import CommittingPPOTrainer, Steps
 from dlrl_verl.reward_model import RewardModel
@@ -82,7 +82,7 @@ class StockRun:
     @contextlib.contextmanager
     def through_roles(self) -> Iterator[None]:
         """verl's trainer code calls role groups."""
-        with replaced(checkpoint_engine, ray=RayOfRoles()):
+        with replaced(checkpoint_engine, ray=PatchedRay()):
             yield
 
     def _make_trainer(self, workers: WorkerGroups) -> Any:
@@ -97,7 +97,7 @@ class StockRun:
         """The reward role is the servers of a model, or those who call a function."""
         if self.reward_model is not None:
             return self.reward_model.in_the_role()
-        return replaced(reward_loop, ray=_RayOfRewards(self._job, self.groups[RoleType.REWARD]))
+        return replaced(reward_loop, ray=_RewardRay(self._job, self.groups[RoleType.REWARD]))
 
     def _replica_class(self, rollout: str, disaggregation_enabled: bool = False) -> type:
         if rollout != "vllm" or disaggregation_enabled:
@@ -124,7 +124,7 @@ def _class_dict(class_dict: Mapping[str, Any]) -> Mapping[str, Any]:
     return class_dict
 
 
-class _RayOfRewards(RayOfRoles):
+class _RewardRay(PatchedRay):
     """Ray, as verl's reward loop uses it: its workers are the reward role."""
 
     def __init__(self, job: str, rewards: RoleGroup) -> None:
@@ -132,8 +132,8 @@ class _RayOfRewards(RayOfRoles):
         self._rewards = rewards
         self._started = 0
 
-    def remote(self, _: Any) -> Starting:
-        return Starting(self._start)
+    def remote(self, _: Any) -> RemoteStub:
+        return RemoteStub(self._start)
 
     def _start(self, *args: Any) -> Any:
         member = Member(self._rewards, self._started)

@@ -10,8 +10,8 @@ from omegaconf import OmegaConf
 
 from dlrl_core import BaseTrainer
 from dlrl_core.roles import RoleType
+from dlrl_core.trainer import WorkloadHandle
 from dlrl_core.trainer.framework_seam import keep_one_wandb_run
-from dlrl_core.trainer.workload_handle import WorkloadHandle
 from dlrl_verl.checkpoints import align_checkpoints
 from dlrl_verl.config import RUNTIME_ENV
 

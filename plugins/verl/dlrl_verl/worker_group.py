@@ -8,11 +8,11 @@ from typing import Any
 from verl.protocol import DataProto, _padding_size_key
 from verl.single_controller.ray import RayWorkerGroup
 
-from dlrl_core.trainer.framework_seam import Member, RayOfRoles
+from dlrl_core.trainer.framework_seam import Member, PatchedRay
 from dlrl_core.trainer.role_group import RoleGroup
-from dlrl_core.workload.class_loader import undecorated
+from dlrl_core.workload.invocation import undecorated
 
-_ray = RayOfRoles()
+_ray = PatchedRay()
 
 
 class RoleWorkerGroup(RayWorkerGroup):  # type: ignore[misc]

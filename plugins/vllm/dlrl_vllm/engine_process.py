@@ -13,7 +13,7 @@ import threading
 import time
 from importlib import import_module
 
-from dlrl_core.workload.orphan import end_with_process
+from dlrl_core.workload.process import end_with_process
 
 _OWNER = "DLRL_ENGINE_OWNER"
 """The process id of the workload that has the engine."""

@@ -1,4 +1,4 @@
-"""WorkloadReport: what a workload says about itself, pushed to the Master.
+"""ProcessReport: what a process of a job says about itself, asked for or pushed to the Master.
 
 Workloads import this module in their own process, so it needs nothing but the standard library.
 """
@@ -25,31 +25,32 @@ class WorkloadState(enum.StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WorkloadReport:
-    """One workload at one moment. A report of an older incarnation is about a process that is no more."""
+class ProcessReport:
+    """One process, of a workload or the trainer, at one moment.
+
+    A report with an older incarnation than the record's comes from a process that was replaced.
+    """
 
     name: str
-    role: str
-    """The value of the RoleType, such as 'actor'."""
-    rank: int
+    """Of the workload, such as 'actor-0', or 'trainer'."""
+    run_id: str
     incarnation: int
-    """Raised by one with each restart of the workload, from 0 on."""
-    state: WorkloadState
-    memory_bytes: int
-    """Resident memory of the process."""
+    """How often the workload or trainer was restarted before this process."""
     node_id: str
+    address: str
     pid: int
-    sent_at: float
-    """Seconds since the epoch, by the clock of the workload's node."""
+    actor_id: str
+    device_ids: tuple[str, ...] = ()
+    offered_port: int | None = None
+    """Of rank 0: a free port where the processes of its role can meet."""
+    state: WorkloadState
     call: str | None = None
     """The method that runs now; None while it waits for one."""
     call_since: float | None = None
     """When that call began, in seconds since the epoch by the same clock as `sent_at`."""
     calls_done: int = 0
-    """Calls finished by this incarnation: if it grows, the workload lives and works."""
-    step: int | None = None
-    """The trainer's step that the latest call belonged to; None before the first."""
-
-    def call_age_s(self) -> float | None:
-        """How long the running call had lasted when this was sent; None if there was none."""
-        return None if self.call_since is None else max(0.0, self.sent_at - self.call_since)
+    """Calls finished by this process."""
+    memory_bytes: int
+    """Resident memory of the process."""
+    sent_at: float
+    """Seconds since the epoch, by the clock of the process's node."""
