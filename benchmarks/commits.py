@@ -17,7 +17,7 @@ import ray
 from benchmarks.report import Comparison, report
 from dlrl_core import RLJobBuilder
 from dlrl_core.plan import ClusterView
-from dlrl_core.scheduler.local_cluster import LocalCluster
+from dlrl_local_ray.local_cluster import LocalCluster
 
 MODULE = "benchmarks.failover_roles"
 STEPS = 45

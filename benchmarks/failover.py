@@ -30,7 +30,7 @@ from benchmarks.report import Comparison, report
 from dlrl_chaos.chaos import Chaos
 from dlrl_core import RLJob, RLJobBuilder
 from dlrl_core.plan import ClusterView
-from dlrl_core.scheduler.local_cluster import LocalCluster
+from dlrl_local_ray.local_cluster import LocalCluster
 
 MODULE = "benchmarks.failover_roles"
 ROUNDS = 9

@@ -20,8 +20,8 @@ import ray
 
 from benchmarks.report import Comparison, report
 from dlrl_core.plan import ClusterView, NodeView, make_plan
-from dlrl_core.scheduler.local_cluster import LocalCluster
 from dlrl_core.spec import ClassRef, JobSpec, RoleSpec, problems_of
+from dlrl_local_ray.local_cluster import LocalCluster
 
 ROUNDS = 5
 CALLS = 3_000

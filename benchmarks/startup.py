@@ -24,7 +24,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from benchmarks.report import Comparison, report
 from dlrl_core import RLJob, RLJobBuilder
 from dlrl_core.plan import ClusterView
-from dlrl_core.scheduler.local_cluster import LocalCluster
+from dlrl_local_ray.local_cluster import LocalCluster
 
 MODULE = "benchmarks.bench_roles"
 ROUNDS = 9

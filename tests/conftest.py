@@ -59,7 +59,7 @@ def dlrl_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def cluster_2_nodes_8_gpus() -> Iterator[str]:
     """The address of two nodes with 4 logical GPUs each. It dies with the test run, however that ends."""
-    from dlrl_core.scheduler.local_cluster import LocalCluster
+    from dlrl_local_ray.local_cluster import LocalCluster
 
     cluster = LocalCluster()
     try:

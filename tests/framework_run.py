@@ -100,7 +100,7 @@ def make_tiny(example: str, folder: Path) -> Path:
 def cluster(gpus: int) -> Iterator[str]:
     """A Ray of one node with logical GPUs; its address."""
     from dlrl_core.plan import ClusterView
-    from dlrl_core.scheduler.local_cluster import LocalCluster
+    from dlrl_local_ray.local_cluster import LocalCluster
 
     local = LocalCluster()
     try:

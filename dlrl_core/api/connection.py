@@ -8,10 +8,14 @@ import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dlrl_core.errors import ClusterError
 from dlrl_core.plan import ClusterView, needed_cluster
 from dlrl_core.spec import JobSpec
+
+if TYPE_CHECKING:
+    from dlrl_core.scheduler.cluster_probe import JobCluster
 
 _LISTEN_S = 10.0
 
@@ -36,12 +40,12 @@ class _Connections:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._count = 0
+        self._started: JobCluster | None = None
 
     def join(self, address: str | None, spec: JobSpec | None) -> Connection:
         import ray
 
         from dlrl_core.scheduler.cluster_probe import session_logs
-        from dlrl_core.scheduler.local_cluster import shared_cluster
 
         with self._lock:
             named = address or os.environ.get("RAY_ADDRESS")
@@ -49,7 +53,7 @@ class _Connections:
                 _check_same_cluster(address)
                 if self._count == 0:
                     return Connection(is_embedded=False, is_ours=False, logs=session_logs())
-                is_embedded = shared_cluster.is_up and spec is not None
+                is_embedded = self._started is not None and self._started.is_up and spec is not None
             elif named:
                 _init(named)
                 is_embedded = False
@@ -60,24 +64,25 @@ class _Connections:
             if is_embedded and spec is not None:
                 self._start_nodes_for(spec)
             self._count += 1
-            logs = shared_cluster.kept_logs if is_embedded else session_logs()
+            logs = self._started.kept_logs if is_embedded and self._started else session_logs()
             return Connection(is_embedded=is_embedded, is_ours=True, logs=logs)
 
     def _start_nodes_for(self, spec: JobSpec) -> None:
         import ray
 
-        from dlrl_core.scheduler.local_cluster import shared_cluster
+        from dlrl_core.scheduler.cluster_probe import job_cluster
 
         _check_framework(spec)
+        self._started = cluster = self._started or job_cluster()
         shape = needed_cluster(spec)
         _announce(shape, spec)
-        started = shared_cluster.acquire(shape)
+        address = cluster.acquire(shape)
         try:
             if not ray.is_initialized():
-                _init(started)
+                _init(address)
         except BaseException:
-            shared_cluster.release()
-            shared_cluster.stop_if_unused()
+            cluster.release()
+            cluster.stop_if_unused()
             raise
 
     def leave(self, connection: Connection) -> None:
@@ -86,16 +91,16 @@ class _Connections:
         import ray
 
         from dlrl_core.scheduler.driver_output import driver_output
-        from dlrl_core.scheduler.local_cluster import shared_cluster
 
         with self._lock:
             self._count -= 1
-            if connection.is_embedded:
-                shared_cluster.release()
+            if connection.is_embedded and self._started is not None:
+                self._started.release()
             if self._count == 0:
                 ray.shutdown()
                 driver_output.restore()
-                shared_cluster.stop_if_unused()
+                if self._started is not None:
+                    self._started.stop_if_unused()
 
 
 _connections = _Connections()

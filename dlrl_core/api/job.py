@@ -218,7 +218,7 @@ def _await_opened(name: str, master: Any) -> None:
 
     from dlrl_core.scheduler.cluster_probe import session_logs, state_of
     from dlrl_core.scheduler.patience import Patience, sizes_of
-    from dlrl_core.workload.ask import one_line
+    from dlrl_core.workload.master_handle import one_line
 
     def look() -> tuple[object, ...]:
         logs = session_logs()

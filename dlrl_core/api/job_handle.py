@@ -128,7 +128,7 @@ class JobHandle:
         import ray
         from ray.exceptions import ActorDiedError, RayActorError
 
-        from dlrl_core.workload.ask import one_line
+        from dlrl_core.workload.master_handle import one_line
 
         left = period_s if deadline is None else max(0.0, min(period_s, deadline - time.monotonic()))
         ready, _ = ray.wait([self._ended_ref], timeout=left)
@@ -185,7 +185,7 @@ class JobHandle:
 
     def _ask(self, method: Any, *args: Any) -> Any:
         """The Master's answer; one that is being restarted is asked again until it is back."""
-        from dlrl_core.workload.ask import NoAnswerError, ask_restarting
+        from dlrl_core.workload.master_handle import NoAnswerError, ask_restarting
 
         try:
             return ask_restarting(method, *args, answer_s=_MASTER_BACK_S, back_s=_MASTER_BACK_S)

@@ -176,29 +176,6 @@ def status(
 
 
 @app.command()
-def why(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The job to explain.")],
-    address: Address = None,
-    as_json: AsJson = False,
-) -> None:
-    """Say what happened to a job, why, and what to do next.
-
-    One sentence with the first cause; then each thing that was found, what was
-    decided and why, which processes were restarted, which steps were lost, and
-    how many restarts are left. Works for a job that runs and for one that has ended.
-
-    \b
-    Examples:
-      dlrl why quickstart
-      dlrl why quickstart --address 10.0.0.7:6379 --json
-    """
-    with errors_shown(as_json):
-        from dlrl_core.cli.show_why import show_why
-
-        show_why(name, address, as_json=as_json)
-
-
-@app.command()
 def stop(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The job to stop.")],
     address: Address = None,

@@ -94,9 +94,7 @@ def plan_job(given: JobInput, cluster: ClusterChoice, pictures: PictureFiles, *,
     if as_json:
         _print_json(plan)
     else:
-        from dlrl_core.cli.show_plan import show_plan
-
-        show_plan(plan)
+        print(plan.in_format("terminal"))
 
 
 def _real(address: str) -> ClusterView:

@@ -8,7 +8,6 @@ what Ray reserves for it.
 from __future__ import annotations
 
 import functools
-import html
 from collections import defaultdict
 from typing import Any, NamedTuple
 
@@ -232,23 +231,15 @@ class ExecutionPlan(_Frozen):
 
     def __str__(self) -> str:
         """A picture in text; of many nodes that are alike, one is drawn."""
-        from dlrl_core.plan.picture_text import picture_of
-
-        return picture_of(self)
+        return self.in_format("text")
 
     def __repr__(self) -> str:
-        from dlrl_core.plan.picture_text import headline
-
-        return f"<ExecutionPlan: {headline(self)}>"
+        nodes, devices = len(self.nodes), f"{self.device_count} {self.device_type}"
+        return f"<ExecutionPlan: {len(self.workloads)} workloads, {devices} devices, {nodes} nodes>"
 
     def _repr_html_(self) -> str:
-        """The picture for a notebook: drawn if the plugin for it is installed, else as text."""
-        from dlrl_core.errors import PluginError
-
-        try:
-            drawn = self.to_svg()
-        except PluginError:
-            return f"<pre>{html.escape(str(self))}</pre>"
+        """The picture, for a notebook."""
+        drawn = self.to_svg()
         return drawn[drawn.index("<svg") :]
 
     def to_svg(self) -> str:

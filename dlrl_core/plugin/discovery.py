@@ -18,7 +18,7 @@ from dlrl_core.hints import did_you_mean
 
 GROUP = "dlrl"
 VARIABLE = "DLRL_PLUGINS"
-_ALWAYS = frozenset({"chaos", "doctor", "event_log", "pages", "redis"})
+_ALWAYS = frozenset({"chaos", "doctor", "event_log", "local_ray", "pages", "redis", "why"})
 """Plugins of the distribution dlrl that belong to its command and its stores: DLRL_PLUGINS does not leave them out."""
 
 

@@ -31,6 +31,7 @@ ImportPath: TypeAlias = str
 
 Policy: TypeAlias = "Callable[[JobSpec], JobSpec]"
 StoreOpener: TypeAlias = Callable[[str], Any]
+ClusterStarter: TypeAlias = Callable[[], Any]
 Command: TypeAlias = Callable[..., None]
 Detector: TypeAlias = Callable[[Any], "Iterable[Any]"]
 EventSink: TypeAlias = "Callable[[str, Mapping[str, Any]], None]"
@@ -52,7 +53,8 @@ KINDS = {
     "dlrl_frameworks": Kind("framework", "frameworks"),
     "dlrl_policies": Kind("policy", "policies"),
     "dlrl_stores": Kind("store scheme", "store openers", ("sqlite",)),
-    "dlrl_commands": Kind("command", "commands", ("run", "plan", "status", "why", "stop", "frameworks")),
+    "dlrl_clusters": Kind("cluster", "clusters"),
+    "dlrl_commands": Kind("command", "commands", ("run", "plan", "status", "stop", "frameworks")),
     "dlrl_detectors": Kind("detector", "detectors"),
     "dlrl_event_sinks": Kind("event sink", "event sinks"),
     "dlrl_doctor_checks": Kind("doctor check", "doctor checks"),
@@ -78,6 +80,15 @@ def dlrl_stores() -> dict[str, StoreOpener | ImportPath]:
     """Stores by URL scheme: functions that take the whole URL and return an open store.
 
     The result is typed `Any` because the store's class lives in `dlrl_core.context`, a room below this one.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def dlrl_clusters() -> dict[str, ClusterStarter | ImportPath]:
+    """Clusters that can be started for a job whose user names none, by name: functions that return a JobCluster.
+
+    `DLRL_CLUSTER` chooses one; 'local' is the default. Typed `Any` because JobCluster lives in `dlrl_core.scheduler`.
     """
     raise NotImplementedError
 

@@ -160,6 +160,10 @@ class PluginHost:
         """The function that opens stores of that URL scheme. Raises PluginError."""
         return self._function("dlrl_stores", scheme)
 
+    def cluster_starter(self, name: str) -> hooks.ClusterStarter:
+        """The function that returns the cluster of that name. Raises PluginError."""
+        return self._function("dlrl_clusters", name)
+
     def plan_format(self, name: str) -> hooks.PlanFormat:
         """The function that writes a plan in that format. Raises PluginError."""
         return self._function("dlrl_plan_formats", name)

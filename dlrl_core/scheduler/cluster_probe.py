@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import ray
 from ray.util.placement_group import placement_group_table
 
 from dlrl_core.plan import ClusterView, NodeView
 from dlrl_core.scheduler.names import job_of_namespace, job_of_reservation
+
+
+class JobCluster(Protocol):
+    """A cluster that is started for jobs of this process, and stopped after the last of them. A plugin adds others."""
+
+    @property
+    def is_up(self) -> bool: ...
+
+    @property
+    def kept_logs(self) -> Path | None:
+        """Where its logs will be after its end; None if they are not kept."""
+
+    def acquire(self, shape: ClusterView) -> str:
+        """Start these nodes for one more job; returns the address to join. Raises ClusterError."""
+
+    def release(self) -> bool:
+        """Count one job less; True if it was the last."""
+
+    def stop_if_unused(self) -> None: ...
+
+
+def job_cluster() -> JobCluster:
+    """The cluster that DLRL_CLUSTER names, 'local' unless set. Raises PluginError if no plugin registers it."""
+    from dlrl_core.plugin import plugin_host
+
+    cluster: JobCluster = plugin_host().cluster_starter(os.environ.get("DLRL_CLUSTER") or "local")()
+    return cluster
 
 
 def view_cluster() -> ClusterView:

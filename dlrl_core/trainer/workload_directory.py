@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayTaskError
 
 from dlrl_core.errors import TrainerError, WorkloadDiedError
 from dlrl_core.workload.death_reason import GONE, LOST
-from dlrl_core.workload.master_handle import ask_restarting
+from dlrl_core.workload.master_handle import NoAnswerError, ask_restarting
 
 GRACE_S = 1.0
 """When a rank fails because another one died, Ray reports that death within this time."""
@@ -271,10 +271,8 @@ class WorkloadDirectory:
     def _ask(self, method: str, *args: Any) -> Any:
         """The Master's answer; a Master that is being restarted, or was on a lost node, is asked until it is back."""
         try:
-            return ask_restarting(self.master, method, *args, patience_s=_MASTER_BACK_S, answer_s=_ANSWER_S)
-        except RayTaskError:
-            raise
-        except GetTimeoutError:
-            raise TrainerError(f"the job's master has not answered for {_MASTER_BACK_S:g} s") from None
-        except RayActorError as error:
+            return ask_restarting(getattr(self.master, method), *args, answer_s=_ANSWER_S, back_s=_MASTER_BACK_S)
+        except NoAnswerError as error:
+            if error.is_alive:
+                raise TrainerError(f"the job's master has not answered for {_MASTER_BACK_S:g} s") from None
             raise TrainerError("the job's master is gone, and with it the way to restart a workload") from error

@@ -7,7 +7,7 @@ import ray
 
 from dlrl_core import RLJob, RLJobBuilder
 from dlrl_core.errors import ClusterError, FrameworkUnavailableError
-from dlrl_core.scheduler.local_cluster import shared_cluster
+from dlrl_local_ray.local_cluster import shared_cluster
 from dlrl_openrlhf.plugin import OpenRLHFAdapter
 
 FLAGS = ["--actor.model_name_or_path", "policy", "--data.prompt_dataset", "prompts"]

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dlrl_core.cli.why import Answer, Evidence, explain
 from dlrl_core.context import Incident, JobContext, JobRecord, WorkloadRecord, open_store
 from dlrl_core.context.store import sqlite_url
 from dlrl_core.context.trainer_outcome import TrainerOutcome
@@ -18,6 +17,7 @@ from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.roles import RoleType
 from dlrl_core.spec import ClassRef, JobSpec, RoleSpec
 from dlrl_core.spec.job_spec import RestartBudget
+from dlrl_why.explain import Answer, Evidence, explain
 
 SIGKILLED = "its process ended without a word (SIGKILL, out of memory, or a crash)"
 NODE = "node-of-all"

@@ -161,7 +161,7 @@ def test_a_folder_that_a_process_still_uses_is_never_removed(shell):
     """Neither one with a living keeper, nor one whose keeper is gone and whose Ray runs on."""
     kept, used = dead_cluster(shell, "dlrl-kept"), dead_cluster(shell, "dlrl-used")
     sleep = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-    keeper = subprocess.Popen([*sleep, "dlrl_core.scheduler.local_cluster_keeper", kept], stdin=subprocess.PIPE)
+    keeper = subprocess.Popen([*sleep, "dlrl_local_ray.keeper", kept], stdin=subprocess.PIPE)
     raylet = subprocess.Popen([*sleep, f"--temp-dir={used}/ray"], stdin=subprocess.PIPE)
     try:
         ran = shell.run("doctor", "--clean", "--json")

@@ -12,10 +12,10 @@ from job_story import SIGKILLED, JobStory
 
 from dlrl_core.cli import wording
 from dlrl_core.cli.output import plain
-from dlrl_core.cli.why import Outcome
 from dlrl_core.context import JobRecord, Loss, Reason
 from dlrl_core.failover import WorkloadGone
 from dlrl_core.workload.fault import FaultKind
+from dlrl_why.explain import Outcome
 
 DIED = f"workload 'actor-1' died during 'update' at step 3: {SIGKILLED}"
 

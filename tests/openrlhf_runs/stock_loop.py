@@ -18,7 +18,7 @@ from openrlhf.trainer import ppo_trainer  # noqa: E402
 from openrlhf.trainer.ppo_utils import samples_generator  # noqa: E402
 from torchdata.stateful_dataloader import StatefulDataLoader  # noqa: E402
 
-from dlrl_core.trainer.framework_seam import PatchedRay, replaced  # noqa: E402
+from dlrl_adapter_kit.framework_seam import PatchedRay, replaced  # noqa: E402
 from dlrl_openrlhf.ppo import CommittingPPOTrainer, unpacked  # noqa: E402
 from dlrl_openrlhf.step_count import most_steps  # noqa: E402
 

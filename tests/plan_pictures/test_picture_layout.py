@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from svg_reader import SvgPicture
 
 from dlrl_core.plan import ExecutionPlan
-from dlrl_core.plan.picture_layout import Row, layout_of
-from dlrl_core.plan.picture_text import workload_count
 from dlrl_core.roles import RoleType
+from dlrl_pages.layout import Row, layout_of
+from dlrl_pages.text_picture import workload_count
 
 
 @st.composite

@@ -8,7 +8,7 @@ from pathlib import Path
 from picture_plans import ACTOR, CRITIC, REWARD, ROLLOUT, large, parts, planned, role, thirds
 
 from dlrl_core.plan import ExecutionPlan
-from dlrl_core.plan.picture_text import picture_lines
+from dlrl_pages.text_picture import picture_lines
 
 
 def text_of(lines) -> str:

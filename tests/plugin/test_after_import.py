@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from dlrl_core.plugin.after_import import after_import
+from dlrl_adapter_kit.after_import import after_import
 
 
 @pytest.fixture

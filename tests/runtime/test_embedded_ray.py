@@ -17,8 +17,8 @@ from checks import short_temp_folder, wait_until
 from dlrl_core.errors import ClusterError
 from dlrl_core.plan import ClusterView
 from dlrl_core.scheduler import local_cluster
-from dlrl_core.scheduler.local_cluster import LocalCluster
-from dlrl_core.scheduler.local_cluster_keeper import remove
+from dlrl_local_ray.keeper import remove
+from dlrl_local_ray.local_cluster import LocalCluster
 
 HERE = "sample_jobs.endings"
 NODE = ClusterView.described(node_num=1, resources={"CPU": 1, "GPU": 0})

@@ -11,7 +11,7 @@ from soak import exactness
 from dlrl_chaos.chaos import Chaos
 from dlrl_core.context import JobContext, default_store_url, open_store
 from dlrl_core.plan import ClusterView
-from dlrl_core.scheduler.local_cluster import LocalCluster
+from dlrl_local_ray.local_cluster import LocalCluster
 
 QUICK_TO_NOTICE = {
     "RAY_health_check_initial_delay_ms": "500",

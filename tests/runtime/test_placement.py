@@ -9,7 +9,7 @@ from checks import assert_nothing_left
 
 from dlrl_core import RLJobBuilder
 from dlrl_core.plan import ClusterView, NodeView
-from dlrl_core.scheduler.local_cluster import LocalCluster
+from dlrl_local_ray.local_cluster import LocalCluster
 
 HERE = "sample_jobs.places"
 

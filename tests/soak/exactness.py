@@ -97,7 +97,7 @@ def main(runs: int) -> None:
     import ray
 
     from dlrl_core.plan import ClusterView
-    from dlrl_core.scheduler.local_cluster import LocalCluster
+    from dlrl_local_ray.local_cluster import LocalCluster
 
     cluster = LocalCluster()
     done: list[tuple[Run, list[str]]] = []

@@ -88,7 +88,7 @@ class AdapterConformance:
         """
         import ray
 
-        from dlrl_core.scheduler.local_cluster import LocalCluster
+        from dlrl_local_ray.local_cluster import LocalCluster
 
         if ray.is_initialized():
             yield

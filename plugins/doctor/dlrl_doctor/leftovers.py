@@ -39,7 +39,7 @@ def dead_folders() -> Iterator[tuple[Path, list[int]]]:
         if not _is_ours(folder):
             continue
         users = {pid: words for pid, words in commands.items() if any(str(folder) in word for word in words)}
-        if not any("dlrl_core.scheduler.local_cluster_keeper" in words for words in users.values()):
+        if not any("dlrl_local_ray.keeper" in words for words in users.values()):
             yield folder, sorted(users)
 
 

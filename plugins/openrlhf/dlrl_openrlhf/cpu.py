@@ -14,7 +14,7 @@ import sys
 import types
 from typing import Any
 
-from dlrl_core.plugin.after_import import after_import
+from dlrl_adapter_kit.after_import import after_import
 
 _ISA = "AVX512_CORE_BF16"
 _CACHE_BYTES = 128 * 2**20

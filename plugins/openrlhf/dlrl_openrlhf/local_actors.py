@@ -12,7 +12,7 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from dlrl_core.trainer.framework_seam import RemoteStub, done
+from dlrl_adapter_kit.framework_seam import RemoteStub, done
 
 _LOOK_S = 0.5
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlrl_core.trainer.framework_seam import keep_one_wandb_run
+from dlrl_adapter_kit.framework_seam import keep_one_wandb_run
 
 
 def keep_one_log(args: Any, *, job: str, run_id: str, is_named: bool) -> None:

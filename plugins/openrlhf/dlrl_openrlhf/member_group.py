@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from openrlhf.trainer.ray.launcher import RayActorGroup
 
-from dlrl_core.trainer.framework_seam import Member
+from dlrl_adapter_kit.framework_seam import Member
 from dlrl_core.trainer.role_group import RoleGroup
 
 

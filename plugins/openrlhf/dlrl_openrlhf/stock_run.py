@@ -18,8 +18,8 @@ from openrlhf.trainer import ppo_trainer, ppo_trainer_async
 from openrlhf.trainer.ppo_utils import experience_maker, samples_generator
 from openrlhf.trainer.ray import launcher, ppo_actor, ppo_critic, vllm_engine
 
+from dlrl_adapter_kit.framework_seam import Member, PatchedRay, RemoteStub, done, replaced
 from dlrl_core.roles import RoleType
-from dlrl_core.trainer.framework_seam import Member, PatchedRay, RemoteStub, done, replaced
 from dlrl_core.trainer.role_call import RoleCall
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_openrlhf.engine_sleep import EngineSleep

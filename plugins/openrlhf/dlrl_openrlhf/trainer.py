@@ -8,11 +8,11 @@ from typing import Any
 
 from openrlhf.trainer import ppo_trainer_async
 
+from dlrl_adapter_kit.framework_seam import RemoteStub, replaced
 from dlrl_core import BaseTrainer
 from dlrl_core.errors import DlrlError
 from dlrl_core.roles import RoleType
 from dlrl_core.trainer import WorkloadHandle
-from dlrl_core.trainer.framework_seam import RemoteStub, replaced
 from dlrl_openrlhf.checkpoints import align_checkpoints
 from dlrl_openrlhf.config.own_parser import own_namespace
 from dlrl_openrlhf.config.said import argv_of, flat

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dlrl_core.plan.picture_text import TableRow, headline, table_rows, workload_count
 from dlrl_pages.svg_elements import clean
 from dlrl_pages.svg_picture import svg_of
+from dlrl_pages.text_picture import TableRow, headline, table_rows, workload_count
 
 if TYPE_CHECKING:
     from dlrl_core.plan.execution_plan import ExecutionPlan

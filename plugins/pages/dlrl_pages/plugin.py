@@ -1,4 +1,4 @@
-"""Registers the formats 'svg' and 'html' of a plan."""
+"""Registers the formats of a plan: in text, for a terminal, as a picture, as a page."""
 
 from __future__ import annotations
 
@@ -12,4 +12,9 @@ if TYPE_CHECKING:
 
 @hookimpl
 def dlrl_plan_formats() -> dict[str, PlanFormat | ImportPath]:
-    return {"svg": "dlrl_pages.svg_picture:svg_of", "html": "dlrl_pages.html_page:html_of"}
+    return {
+        "text": "dlrl_pages.text_picture:picture_of",
+        "terminal": "dlrl_pages.terminal:shown_plan",
+        "svg": "dlrl_pages.svg_picture:svg_of",
+        "html": "dlrl_pages.html_page:html_of",
+    }

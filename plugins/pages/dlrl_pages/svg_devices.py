@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrl_core.plan.picture_layout import Row
-from dlrl_core.plan.picture_text import Cell, cells_of, fitted, place_of, shown_share
+from dlrl_pages.layout import Row
 from dlrl_pages.role_colours import NOBODY, ROLE_COLOURS
 from dlrl_pages.svg_elements import FAINT, INK, box, group, label, width_of
+from dlrl_pages.text_picture import Cell, cells_of, fitted, place_of, shown_share
 
 if TYPE_CHECKING:
     from dlrl_core.plan.execution_plan import ExecutionPlan

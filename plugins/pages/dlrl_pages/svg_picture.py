@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrl_core.plan.picture_layout import DrawnNode, Row, counted, layout_of
-from dlrl_core.plan.picture_text import (
+from dlrl_pages.layout import DrawnNode, Row, counted, layout_of
+from dlrl_pages.role_colours import ROLE_COLOURS
+from dlrl_pages.svg_devices import GAP, Tiles, columns_of, flowed
+from dlrl_pages.svg_elements import FAINT, INK, box, document, group, label, width_of
+from dlrl_pages.text_picture import (
     headline,
     how_many,
     role_counts,
@@ -17,9 +20,6 @@ from dlrl_core.plan.picture_text import (
     without_device,
     workloads_of,
 )
-from dlrl_pages.role_colours import ROLE_COLOURS
-from dlrl_pages.svg_devices import GAP, Tiles, columns_of, flowed
-from dlrl_pages.svg_elements import FAINT, INK, box, document, group, label, width_of
 
 if TYPE_CHECKING:
     from dlrl_core.plan.execution_plan import ExecutionPlan

@@ -13,7 +13,7 @@ from omegaconf import open_dict
 from verl.trainer.ppo.ray_trainer import RayPPOTrainer
 from verl.utils import tracking
 
-from dlrl_core.trainer.framework_seam import replaced
+from dlrl_adapter_kit.framework_seam import replaced
 
 _LOOK_S = 1.0
 _SHOWN = {

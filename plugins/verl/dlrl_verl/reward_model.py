@@ -17,8 +17,8 @@ from fastapi import Request
 from verl.experimental.reward_loop import reward_loop, reward_model
 from verl.experimental.reward_loop.router import naive_router
 
+from dlrl_adapter_kit.framework_seam import replaced
 from dlrl_core.errors import ClusterError
-from dlrl_core.trainer.framework_seam import replaced
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_verl.helpers import NamelessRay
 from dlrl_verl.servers import replica_class

@@ -9,8 +9,8 @@ from typing import Any
 from verl.workers.rollout.replica import RolloutMode
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMReplica
 
+from dlrl_adapter_kit.framework_seam import Member, RemoteStub
 from dlrl_core.errors import SpecError
-from dlrl_core.trainer.framework_seam import Member, RemoteStub
 from dlrl_core.trainer.role_call import RoleCall
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_verl.steady_handle import SteadyHandle

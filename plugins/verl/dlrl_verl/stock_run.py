@@ -23,8 +23,8 @@ from verl.utils.config import validate_config
 from verl.utils.device import auto_set_device
 from verl.workers.rollout import llm_server, router
 
+from dlrl_adapter_kit.framework_seam import Member, PatchedRay, RemoteStub, replaced
 from dlrl_core.roles import RoleType
-from dlrl_core.trainer.framework_seam import Member, PatchedRay, RemoteStub, replaced
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_core.workload.invocation import undecorated
 from dlrl_verl.helpers import RestartingRay, carried

@@ -8,10 +8,10 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from dlrl_adapter_kit.framework_seam import keep_one_wandb_run
 from dlrl_core import BaseTrainer
 from dlrl_core.roles import RoleType
 from dlrl_core.trainer import WorkloadHandle
-from dlrl_core.trainer.framework_seam import keep_one_wandb_run
 from dlrl_verl.checkpoints import align_checkpoints
 from dlrl_verl.config import RUNTIME_ENV
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import zmq
 
-from dlrl_core.plugin.after_import import after_import
+from dlrl_adapter_kit.after_import import after_import
 from dlrl_verl import cpu
 
 _LOOK_MS = 500

@@ -8,7 +8,7 @@ from typing import Any
 from verl.protocol import DataProto, _padding_size_key
 from verl.single_controller.ray import RayWorkerGroup
 
-from dlrl_core.trainer.framework_seam import Member, PatchedRay
+from dlrl_adapter_kit.framework_seam import Member, PatchedRay
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_core.workload.invocation import undecorated
 

@@ -9,7 +9,7 @@ import functools
 import os
 import sys
 
-from dlrl_core.plugin.after_import import after_import
+from dlrl_adapter_kit.after_import import after_import
 from dlrl_verl.cpu.device import NAME, is_needed, register_platform
 from dlrl_verl.cpu.engines import prepare_engines
 from dlrl_verl.cpu.megatron import prepare_megatron

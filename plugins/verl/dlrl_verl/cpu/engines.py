@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from dlrl_core.plugin.after_import import after_import
+from dlrl_adapter_kit.after_import import after_import
 
 _OTHER_GLOO = {"GLOO_SOCKET_IFNAME", "TORCH_GLOO_LAZY_INIT", "GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER"}
 """With one of these, groups of gloo have other devices, or such as can't be shared."""

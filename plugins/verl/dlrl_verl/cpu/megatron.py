@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from dlrl_core.plugin.after_import import after_import
+from dlrl_adapter_kit.after_import import after_import
 from dlrl_verl.cpu.device import CPU_AS_CUDA
 
 _MAKERS = ("tensor", "zeros", "ones", "empty", "empty_like")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from dlrl_core.cli.why import Answer, Link
+    from dlrl_why.explain import Answer, Link
 
 _LINKS_SHOWN = 20
 _WHO = {"stop": "asked to stop", "ended": "job ended"}
@@ -29,8 +29,8 @@ _LOSSES = {
 
 def show_why(name: str, address: str | None, *, as_json: bool) -> None:
     """Look the job up, with its whole journal, and tell."""
-    from dlrl_core.cli.why import Evidence, explain
     from dlrl_core.context import default_store_url, open_store
+    from dlrl_why.explain import Evidence, explain
 
     with open_store(default_store_url()) as store, masters_of(address) as masters:
         job = one_job(name, store, masters, events=None)

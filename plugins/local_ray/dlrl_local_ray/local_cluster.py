@@ -21,8 +21,8 @@ from pathlib import Path
 
 from dlrl_core.errors import ClusterError
 from dlrl_core.plan import ClusterView
-from dlrl_core.scheduler.local_cluster_keeper import remove
 from dlrl_core.scheduler.patience import Patience, sizes_of
+from dlrl_local_ray.keeper import remove
 
 _STILL_S = 90.0
 """The start fails if nothing of it moves for this long."""
@@ -44,7 +44,7 @@ class LocalCluster:
         self._log = (self.folder / "keeper.log").open("wb")
         self._waits_for = "its keeper process"
         self._unread = b""
-        command = [sys.executable, "-m", "dlrl_core.scheduler.local_cluster_keeper", str(self.folder)]
+        command = [sys.executable, "-m", "dlrl_local_ray.keeper", str(self.folder)]
         self._keeper = subprocess.Popen(
             [*command, *([str(keep_logs_in)] if keep_logs_in else [])],
             stdin=subprocess.PIPE,
@@ -196,4 +196,9 @@ class _SharedCluster:
         return self._cluster.kept_logs if self._cluster is not None else None
 
 
-shared_cluster = _SharedCluster()
+_shared_cluster = _SharedCluster()
+
+
+def the_shared_cluster() -> _SharedCluster:
+    """The embedded cluster that all jobs of this process share."""
+    return _shared_cluster

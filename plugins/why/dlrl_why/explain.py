@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any
 
 from dlrl_core.cli import wording
-from dlrl_core.cli.why_advice import advice
 from dlrl_core.context import FindingKind, Incident, JobView, JournalEvent, Loss
 from dlrl_core.failover.policy import (
     BudgetUse,
@@ -27,6 +26,7 @@ from dlrl_core.failover.policy import (
 from dlrl_core.scheduler.names import MASTER, TRAINER
 from dlrl_core.spec.job_spec import RestartBudget
 from dlrl_core.spec.role_values import FailoverScope
+from dlrl_why.advice import advice
 
 _EVERYDAY = frozenset({"submitted", "state", "incident", "recovered"})
 """Kinds of journal events that are no link of their own: incidents come from the record."""

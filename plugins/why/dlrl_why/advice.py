@@ -10,7 +10,7 @@ from dlrl_core.failover.policy import BudgetUse, role_of
 from dlrl_core.spec.role_values import FailoverScope
 
 if TYPE_CHECKING:
-    from dlrl_core.cli.why import Evidence, Outcome
+    from dlrl_why.explain import Evidence, Outcome
 
 _NEXT_TIME = {
     "workload": "its role restarts, or the job",

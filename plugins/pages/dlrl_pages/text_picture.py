@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlrl_core.plan.picture_layout import DrawnNode, Layout, Ranges, Row, counted, layout_of, merged
 from dlrl_core.roles import RoleType
+from dlrl_pages.layout import DrawnNode, Layout, Ranges, Row, counted, layout_of, merged
 
 if TYPE_CHECKING:
     from dlrl_core.plan.execution_plan import ExecutionPlan, MemberPlan, SpareNode

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from dlrl_core.cli.output import console, list_table
 from dlrl_core.roles import RoleType
+from dlrl_pages.text_picture import Line, Piece, death_lines, picture_lines, table_rows, workload_count
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from dlrl_core.plan import ExecutionPlan
-    from dlrl_core.plan.picture_text import Line, Piece
 
 _ALL_ROWS = 64
 _FIRST_ROWS = 16
@@ -27,11 +28,15 @@ _COLOURS = {
 """Close to those of the SVG picture, out of the sixteen that every terminal has."""
 
 
-def show_plan(plan: ExecutionPlan) -> None:
-    """Print the plan to stdout; of very many workloads, the table has the first ones."""
-    from dlrl_core.plan.picture_text import death_lines, picture_lines, workload_count
-
+def shown_plan(plan: ExecutionPlan) -> str:
+    """The plan as stdout shows it, coloured on a terminal; of very many workloads, the table has the first ones."""
     stdout = console()
+    with stdout.capture() as captured:
+        _print(plan, stdout)
+    return captured.get().rstrip("\n")
+
+
+def _print(plan: ExecutionPlan, stdout: Console) -> None:
     for line in picture_lines(plan, stdout.width):
         stdout.print(_coloured(line), soft_wrap=True)
     if plan.deaths:
@@ -47,8 +52,6 @@ def show_plan(plan: ExecutionPlan) -> None:
 
 def _table(plan: ExecutionPlan, most: int) -> Table:
     from rich.text import Text
-
-    from dlrl_core.plan.picture_text import table_rows
 
     table = list_table("workload", "node", "device", "share", "collocated with")
     for row in table_rows(plan, most):

@@ -1,0 +1,1 @@
+"""What happened to a job, in one sentence, printed from the incidents of its record."""
