@@ -6,13 +6,14 @@ import copy
 import dataclasses
 import importlib.metadata
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from dlrl_core.plugin import API_VERSION, FrameworkAdapter, FrameworkDefaults
+from dlrl_core.plugin import API_VERSION, ConfigKind, ConfigSource, FrameworkAdapter, FrameworkDefaults
 from dlrl_core.plugin.discovery import normalised
 from dlrl_core.spec import ConfigValue, JobSpec
 from dlrl_core.spec.survival import FailoverScope
@@ -59,9 +60,21 @@ def modules_of_framework(adapter: FrameworkAdapter) -> frozenset[str]:
 
 def read_plain(adapter: FrameworkAdapter, config: Any) -> dict[str, Any]:
     """What `fill` is given for a config in any form that the builder takes."""
-    from dlrl_core.api.assemble import _config_source
+    return ConfigValue.of(adapter.read_config(_source_of(config))).plain()
 
-    return ConfigValue.of(adapter.read_config(_config_source(config))).plain()
+
+def _source_of(config: Any) -> ConfigSource:
+    """The config as `.config(...)` gives it to an adapter."""
+    if _is_yaml(config):
+        return ConfigSource(kind=ConfigKind.YAML, value=Path(config))
+    if isinstance(config, str | list | tuple):
+        words = shlex.split(config) if isinstance(config, str) else config
+        return ConfigSource(kind=ConfigKind.WORDS, value=tuple(words))
+    return ConfigSource(kind=ConfigKind.MAPPING, value=config)
+
+
+def _is_yaml(config: Any) -> bool:
+    return isinstance(config, Path) or (isinstance(config, str) and config.endswith((".yaml", ".yml")))
 
 
 def config_problems(config: ConfigValue, spec: JobSpec) -> list[str]:
@@ -120,7 +133,7 @@ def with_unknown_key(config: Any) -> Any:
     """The config with one more key, in its own form: a mapping, a file, flags or `key=value` words."""
     from omegaconf import OmegaConf
 
-    if isinstance(config, Path) or (isinstance(config, str) and config.endswith((".yaml", ".yml"))):
+    if _is_yaml(config):
         config = OmegaConf.load(config)
     if isinstance(config, Mapping):
         plain: Any = OmegaConf.to_container(OmegaConf.create(dict(config)), resolve=False)

@@ -1,19 +1,19 @@
-"""Who is killed, what that shall restart, and what it did restart: plain values, compared."""
+"""Deaths of processes: which are chosen, what each must restart, and what it did restart in a running job."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from dlrl_core.context import JobView
+from dlrl_chaos.chaos import Chaos
+from dlrl_conformance.watched_job import Look, Processes, ProcessTrail, WatchedJob, quoted, wait_until_gone
+from dlrl_core.errors import DlrlError
 from dlrl_core.failover import declared_scopes, role_of
 from dlrl_core.scheduler.names import MASTER, TRAINER
 from dlrl_core.spec import JobSpec
 from dlrl_core.spec.survival import FailoverScope
-
-Processes = Mapping[str, tuple[int, int | None]]
-"""Of everybody in a job, the incarnation and the pid; of the master, which may be anywhere, the incarnation alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,13 +75,6 @@ def expected_restarts(death: Death, everybody: Iterable[str]) -> ExpectedRestart
             return ExpectedRestarts(must=frozenset({death.victim}), may=frozenset({death.victim}))
 
 
-def processes_of(view: JobView) -> dict[str, tuple[int, int | None]]:
-    """Everybody in the job, as the view knows them."""
-    everybody = {one["name"]: (one["incarnation"], one["pid"]) for one in view["workloads"]}
-    everybody[TRAINER] = (view["trainer"]["incarnation"], view["trainer"]["pid"])
-    return {**everybody, MASTER: (view["master_incarnation"], None)}
-
-
 def restarts_between(before: Processes, after: Processes) -> dict[str, int]:
     """Who has another process now, and how often it was replaced."""
     changed = [name for name in before if before[name] != after.get(name)]
@@ -100,5 +93,75 @@ def restart_problems(death: Death, expected: ExpectedRestarts, restarted: Mappin
     return problems
 
 
-def quoted(names: Iterable[str]) -> str:
-    return ", ".join(f"'{name}'" for name in sorted(names)) or "nobody"
+# ---- in a running job
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeathReport:
+    """One death, and what it led to."""
+
+    death: Death
+    step: int
+    """The step in which it came."""
+    expected: ExpectedRestarts
+    restarted: Mapping[str, int]
+    after: Processes
+    """Everybody, when the job had recovered."""
+    recovered_s: float
+    """From the kill to the next commit with everybody up."""
+    problems: Sequence[str]
+
+    def __str__(self) -> str:
+        ending = "as expected" if not self.problems else "; ".join(self.problems)
+        return f"step {self.step}: {self.death}, {self.recovered_s:.1f} s, restarted {quoted(self.restarted)}: {ending}"
+
+
+def take_deaths(
+    job: WatchedJob, deaths: Sequence[Death], trail: ProcessTrail, *, seed: int, recover_s: float, gone_s: float
+) -> list[DeathReport]:
+    """Kill one after the other with SIGKILL, each at a random moment of a step, and wait for recovery in between."""
+    chance = random.Random(seed)
+    reports, outliving = [], []
+    for death in deaths:
+        time.sleep(chance.uniform(0.0, job.step_seconds))
+        reports.append(_take(job, death, trail, recover_s))
+        outliving.append(trail.outliving(reports[-1].after))
+    # Not before: the job goes on meanwhile, and the next death must find it.
+    wait_until_gone(lambda: [one for some in outliving for one in some if one.lives], gone_s)
+    return [
+        replace(report, problems=[*report.problems, *(f"{one} outlived its death" for one in some if one.lives)])
+        for report, some in zip(reports, outliving, strict=True)
+    ]
+
+
+def _take(job: WatchedJob, death: Death, trail: ProcessTrail, recover_s: float) -> DeathReport:
+    before = job.until(lambda look: look.is_whole, f"{death} could be killed", recover_s)
+    trail.note(before.processes)
+    began = time.monotonic()
+    _kill(job, death)
+    after = job.until(lambda look: _is_over(look, before, death), f"it recovered from the death of {death}", recover_s)
+    expected = expected_restarts(death, before.processes)
+    restarted = restarts_between(before.processes, after.processes)
+    return DeathReport(
+        death=death,
+        step=before.committed + 1,
+        expected=expected,
+        restarted=restarted,
+        after=after.processes,
+        recovered_s=time.monotonic() - began,
+        problems=restart_problems(death, expected, restarted),
+    )
+
+
+def _is_over(look: Look, before: Look, death: Death) -> bool:
+    is_replaced = look.processes[death.victim] != before.processes[death.victim]
+    return is_replaced and look.is_whole and look.committed > before.committed
+
+
+def _kill(job: WatchedJob, death: Death) -> None:
+    try:
+        Chaos(job.handle.name).inject(death.victim)
+    except DlrlError as error:
+        raise AssertionError(
+            f"{death} could not be killed: {error}; {job.look()}; does the job need more steps, or slower ones?"
+        ) from error
