@@ -12,9 +12,8 @@ from pathlib import Path
 
 from dlrl_core.errors import SpecError
 from dlrl_core.spec.job_spec import read_yaml
-from dlrl_launch_script.entry_point import EntryPoint
+from dlrl_launch_script.entry_point import EntryPoint, Word
 from dlrl_launch_script.script import SHELLS, ShellCommand, read_script
-from dlrl_launch_script.word import Word
 
 _log = logging.getLogger("dlrl")
 

@@ -1,4 +1,4 @@
-"""What a framework's training command runs."""
+"""The words of a command line, and the module of a framework that trains."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _PYTHONS = re.compile(r"(?:.*/)?(?:python[\d.]*|torchrun|deepspeed)")
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word of a command line. `where` is for error messages, such as 'train.sh:14' or 'word 3'."""
+
+    text: str
+    where: str
 
 
 @dataclass(frozen=True, kw_only=True)

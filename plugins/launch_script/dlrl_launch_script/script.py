@@ -14,17 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlrl_core.errors import SpecError
-from dlrl_launch_script.assignments import assign, assignment, declare, forget, read_into, right_of
-from dlrl_launch_script.blocks import KEYWORDS, Blocks
-from dlrl_launch_script.condition import holds
-from dlrl_launch_script.entry_point import EntryPoint
-from dlrl_launch_script.expansion import fields
+from dlrl_launch_script.blocks import KEYWORDS, Blocks, holds
+from dlrl_launch_script.entry_point import EntryPoint, Word
+from dlrl_launch_script.expansion import fields, joined
 from dlrl_launch_script.scanner import scan
 from dlrl_launch_script.state import ShellState
-from dlrl_launch_script.syntax import ShellWord, SimpleCommand
-from dlrl_launch_script.word import Word
+from dlrl_launch_script.syntax import ShellWord, SimpleCommand, Text
 
 _log = logging.getLogger("dlrl")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?=)")
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _DECLARES = ("export", "declare", "typeset", "local", "readonly")
 _TESTS = ("[", "[[", "test")
 _DEEPEST = 8
@@ -92,7 +91,7 @@ class _Reader:
             keyword = words.pop(0).literal or ""
             if self._blocks.keyword(keyword, words, command, self._state):
                 if keyword in ("for", "select") and words:
-                    forget(words[0].literal or "", self._state, command.line)
+                    _forget(words[0].literal or "", self._state, command.line)
                 return
         if not words or self._blocks.is_skipped:
             return
@@ -120,13 +119,13 @@ class _Reader:
         return self._succeeds is (command.after == "&&")
 
     def _plain(self, words: list[ShellWord], command: SimpleCommand) -> None:
-        count = next((at for at, word in enumerate(words) if not assignment(word)), len(words))
+        count = next((at for at, word in enumerate(words) if not _assignment(word)), len(words))
         given, words = words[:count], words[count:]
         if not words:
             for word in given:
-                assign(word, self._state, is_certain=self._doubt is None)
+                _assign(word, self._state, is_certain=self._doubt is None)
             return
-        prefix = {found[1]: right_of(word, self._state) for word in given if (found := assignment(word))}
+        prefix = {found[1]: _right_of(word, self._state) for word in given if (found := _assignment(word))}
         self._run(self._located(words), words, prefix, command)
 
     def _located(self, words: list[ShellWord]) -> list[Word]:
@@ -161,12 +160,12 @@ class _Reader:
     def _changes_state(self, texts: list[str], raw: list[ShellWord], command: SimpleCommand) -> bool:
         match texts:
             case [name, *_] if name in _DECLARES:
-                declare(raw[1:], self._state, is_export=name == "export", is_certain=self._doubt is None)
+                _declare(raw[1:], self._state, is_export=name == "export", is_certain=self._doubt is None)
             case ["unset", *names]:
                 for name in names:
                     self._state.variables.pop(name, None)
             case ["read", *rest]:
-                read_into(rest, command, self._state, is_certain=self._doubt is None)
+                _read_into(rest, command, self._state, is_certain=self._doubt is None)
             case ["cd", folder]:
                 self._state.folder = Path(os.path.normpath(self._state.folder / folder))
             case ["set", "--", *rest]:
@@ -237,3 +236,61 @@ def _given_script(texts: list[str]) -> str | None:
     """What `bash -c` gets, wherever that stands in the command."""
     pairs = zip(texts, texts[1:], texts[2:], strict=False)
     return next((script for shell, flag, script in pairs if Path(shell).name in SHELLS and flag == "-c"), None)
+
+
+# ---- variables
+
+
+def _assignment(word: ShellWord) -> re.Match[str] | None:
+    """Name, index and sign of `NAME=...`; None for any other word."""
+    first = word.parts[0] if word.parts else None
+    return _ASSIGNMENT.match(first.text) if isinstance(first, Text) and not first.is_quoted else None
+
+
+def _assign(word: ShellWord, state: ShellState, *, is_certain: bool) -> None:
+    """`NAME=value`, `NAME+=value`, `NAME=(elements)`."""
+    found = _assignment(word)
+    assert found is not None
+    name, index, sign = found.groups()
+    if not is_certain or index:
+        _forget(name, state, word.line)
+        return
+    before = state.variables.get(name, "") if sign == "+=" else ""
+    if word.elements is not None:
+        kept = before if isinstance(before, list) else [before] if before else []
+        state.variables[name] = [*kept, *(text for one in word.elements for text in fields(one, state))]
+    else:
+        state.variables[name] = (before if isinstance(before, str) else " ".join(before)) + _right_of(word, state)
+
+
+def _right_of(word: ShellWord, state: ShellState) -> str:
+    """What stands behind the '='."""
+    text = joined(word, state)
+    value = text[text.index("=") + 1 :]
+    home = state.get("HOME")
+    return home[0] + value[1:] if home and re.match(r"~(/|$)", value) else value
+
+
+def _forget(name: str, state: ShellState, line: int) -> None:
+    """From here on, nobody knows the value."""
+    state.variables[name] = state.unreadable(f"${name} as of line {line}")
+
+
+def _declare(words: Sequence[ShellWord], state: ShellState, *, is_export: bool, is_certain: bool) -> None:
+    """`export NAME=value`, `export NAME`, `declare -a NAME=(elements)`."""
+    for word in words:
+        if found := _assignment(word):
+            _assign(word, state, is_certain=is_certain)
+        name = found[1] if found else word.literal or ""
+        if is_export and _NAME.fullmatch(name):
+            state.exported.add(name)
+
+
+def _read_into(words: Sequence[str], command: SimpleCommand, state: ShellState, *, is_certain: bool) -> None:
+    """`read -r -d '' NAME <<EOF` keeps the text; any other `read` asks somebody."""
+    names = [word for word in words if _NAME.fullmatch(word)]
+    for name in names:
+        if command.heredoc is not None and "-d" in words and len(names) == 1 and is_certain:
+            state.variables[name] = joined(command.heredoc, state).strip()
+        else:
+            _forget(name, state, command.line)
