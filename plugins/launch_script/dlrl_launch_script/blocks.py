@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +44,11 @@ class _Block:
     """The operator before a group of conditions."""
     subject: str | None = None
     """What a case looks at; None if that is not known."""
+    unset: frozenset[str] = frozenset()
+    """Variables of its condition that have no value."""
+
+    def __str__(self) -> str:
+        return f"it stands in a {self.kind} (line {self.line}){on_unset(self.unset)}"
 
     def choose(self) -> None:
         """The condition is over: the branch is run if it holds and none before it was."""
@@ -77,7 +82,12 @@ class Blocks:
     def doubt(self) -> str | None:
         """Why it can't be told whether this place is reached, or how often; None if it is certain."""
         block = next((one for one in self._open if one.is_run is None and not one.is_condition), None)
-        return f"it stands in a {block.kind} (line {block.line})" if block else None
+        return str(block) if block else None
+
+    @property
+    def obstacle(self) -> str:
+        """Why this place is not reached, if `is_skipped`."""
+        return next(str(one) for one in self._open if one.is_run is False and not one.is_condition)
 
     @property
     def is_condition(self) -> bool:
@@ -108,9 +118,11 @@ class Blocks:
                 self._close()
         return False
 
-    def refine(self, after: str, answer: bool | None) -> None:
-        """Another part of the condition, behind `&&` or `||`."""
+    def refine(self, after: str, answer: bool | None, unset: Iterable[str]) -> None:
+        """Another part of the condition, behind `&&` or `||`, and its variables that have no value."""
         self._open[-1].say(after, answer)
+        for block in self._open:
+            block.unset |= frozenset(unset) if block.is_condition else frozenset()
 
     def is_pattern(self, command: SimpleCommand, state: ShellState) -> bool:
         """Whether the command is no command but a pattern of a `case`, which is taken note of."""
@@ -157,6 +169,7 @@ class Blocks:
         subject = joined(rest[0], state) if rest else ""
         is_known = not state.unset and not state.reasons(subject)
         block = _Block("case", line, None, is_condition=True, subject=subject if is_known else None)
+        block.unset = frozenset(state.unset)
         self._open.append(block)
         self._match(block, rest[2:], state)
 
@@ -167,6 +180,12 @@ class Blocks:
 
 
 # ---- conditions
+
+
+def on_unset(names: Iterable[str]) -> str:
+    """The end of a sentence about a condition: its variables that have no value."""
+    listed = ", ".join(f"'${name}'" for name in sorted(names))
+    return f" on {listed}, which is not set" if listed else ""
 
 
 def holds(words: Sequence[ShellWord], state: ShellState) -> bool | None:

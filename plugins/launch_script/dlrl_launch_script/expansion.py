@@ -104,6 +104,8 @@ def _variable(part: Variable, state: ShellState) -> list[str]:
             return [] if is_missing or part.other is None else [joined(part.other, state)]
         case "?" if part.other is not None and not is_missing:
             return value or []
+        case "?" if part.other is not None:
+            state.required[part.name] = joined(part.other, state)
     return [state.unreadable(part.source)]
 
 
@@ -142,6 +144,8 @@ def _printed(part: Substitution, state: ShellState) -> str | None:
         if any(state.reasons(text) for text in words):
             return None
         succeeds = True
+        if words[1:2] == ["--"]:
+            del words[1]
         if words[:1] == ["cd"] and len(words) == 2:
             folder = Path(os.path.normpath(folder / words[1]))
         elif (module := _tried(words)) is not None:

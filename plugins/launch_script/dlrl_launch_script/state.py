@@ -1,4 +1,4 @@
-"""What a script has said so far: its variables, its folder, and what could not be read."""
+"""The state of a shell while a script is read: variables, arguments, folder, and values that are not known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _IN_ARRAY = re.compile(r"-?\d+")
 
 @dataclass
 class ShellState:
-    """Changes as the script is read."""
+    """Changes with each command of the script."""
 
     script: str
     """What `$0` is."""
@@ -26,6 +26,8 @@ class ShellState:
     exported: set[str] = field(default_factory=set)
     unset: set[str] = field(default_factory=set)
     """Variables that were asked for and have no value."""
+    required: dict[str, str] = field(default_factory=dict)
+    """Variables without a value that the script can't do without, by `${NAME:?message}`, with their messages."""
     _reasons: list[str] = field(default_factory=list)
 
     def unreadable(self, reason: str) -> str:
