@@ -238,6 +238,7 @@ def problem_of(folder: Path, text: str) -> str:
             "write the value out, or pass the flags themselves",
         ),
         ("A=x.y\npython3 -m M ${A%.y}", "'...' (train.sh:2) needs ${A%.y}, and dlrl reads"),
+        ("A=(1 2)\nI=1\npython3 -m M ${A[$I]}", "'...' (train.sh:3) needs ${A[$I]}, and dlrl reads"),
         ("for L in 1 2; do\n A=$L\ndone\npython3 -m M $A", "'...' (train.sh:4) needs $A as of line 2"),
         ("read -p who? N\npython3 -m M $N", "'...' (train.sh:2) needs $N as of line 1"),
         (

@@ -19,6 +19,7 @@ from dlrl_launch_script.syntax import Arithmetic, Part, ShellWord, SimpleCommand
 
 _PYTHON = re.compile(r"python[\d.]*")
 _IMPORT = re.compile(r"import (\w+)")
+_INDEX = re.compile(r"@|\*|-?\d+")
 _NAMES = re.compile(r"[A-Za-z_]\w*")
 _OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -84,6 +85,8 @@ def _values(part: Part, state: ShellState) -> list[str]:
 
 
 def _variable(part: Variable, state: ShellState) -> list[str]:
+    if part.index is not None and not _INDEX.fullmatch(part.index):
+        return [state.unreadable(part.source)]
     value = state.get(part.name, part.index)
     is_missing = value is None or (part.operator.startswith(":") and not any(value))
     match part.operator.removeprefix(":"):

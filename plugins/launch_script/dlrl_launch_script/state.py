@@ -10,7 +10,6 @@ from pathlib import Path
 Value = str | list[str]
 
 _MARK = re.compile("\ue000(\\d+)\ue001")
-_IN_ARRAY = re.compile(r"-?\d+")
 
 
 @dataclass
@@ -53,7 +52,7 @@ class ShellState:
         elements = [value] if isinstance(value, str) else value
         if index in ("@", "*"):
             return elements
-        at = int(index) if index and _IN_ARRAY.fullmatch(index) else 0
+        at = int(index) if index else 0
         return elements[at : at + 1] or None
 
     def _value(self, name: str) -> Value | None:
