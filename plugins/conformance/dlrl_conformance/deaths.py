@@ -30,7 +30,7 @@ class Death:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedRestarts:
-    """Who must be restarted, and who may be; everybody else must stay."""
+    """The processes that must be restarted, and those that may be; all others must stay."""
 
     must: frozenset[str]
     may: frozenset[str]
@@ -43,8 +43,8 @@ class ExpectedRestarts:
 def choose_deaths(spec: JobSpec, seed: int) -> list[Death]:
     """One process of each role, the trainer and the master; the seed chooses ranks and order.
 
-    A role that declares 'stop' is left out: its death is to end the job. The master comes last: steps go on without
-    it, and there must be some left for everybody.
+    A role that declares 'stop' is left out: its death ends the job. The master comes last: steps go on while it
+    restarts, and each death needs a step of its own.
     """
     chance = random.Random(seed)
     scopes = declared_scopes(spec)
@@ -76,13 +76,13 @@ def expected_restarts(death: Death, everybody: Iterable[str]) -> ExpectedRestart
 
 
 def restarts_between(before: Processes, after: Processes) -> dict[str, int]:
-    """Who has another process now, and how often it was replaced."""
+    """The names whose process is another one now, and how often each was replaced."""
     changed = [name for name in before if before[name] != after.get(name)]
     return {name: max(1, after[name][0] - before[name][0]) if name in after else 0 for name in changed}
 
 
 def restart_problems(death: Death, expected: ExpectedRestarts, restarted: Mapping[str, int]) -> list[str]:
-    """What is wrong with what a death restarted; nothing, if that is exactly what its scope says."""
+    """The differences between what a death restarted and what its scope says."""
     names = frozenset(restarted)
     problems = []
     if not expected.must <= names <= expected.may:
@@ -102,13 +102,13 @@ class DeathReport:
 
     death: Death
     step: int
-    """The step in which it came."""
+    """The step in which the process was killed."""
     expected: ExpectedRestarts
     restarted: Mapping[str, int]
     after: Processes
-    """Everybody, when the job had recovered."""
+    """All processes, when the job had recovered."""
     recovered_s: float
-    """From the kill to the next commit with everybody up."""
+    """From the kill to the next commit with all processes up."""
     problems: Sequence[str]
 
     def __str__(self) -> str:

@@ -31,15 +31,15 @@ class _Block:
     kind: str
     line: int
     is_run: bool | None
-    """None: it can't be told."""
+    """Whether bash would run the current branch; None if that can't be told."""
     was_run: bool | None = False
-    """Whether an earlier branch was."""
+    """Whether bash would have run an earlier branch."""
     is_condition: bool = False
-    """Whether what comes now only decides about the branch."""
+    """Whether the commands that follow are the condition of a branch."""
     answer: bool | None = None
-    """What the condition, or the pattern of a case, says so far."""
+    """Whether the condition, or the pattern of a case, holds so far."""
     is_first: bool = True
-    """Whether it said nothing yet."""
+    """Whether no part of the condition was judged yet."""
     after: str = ""
     """The operator before a group of conditions."""
     subject: str | None = None
@@ -95,7 +95,7 @@ class Blocks:
         return any(block.is_condition for block in self._open)
 
     def keyword(self, word: str, rest: Sequence[ShellWord], command: SimpleCommand, state: ShellState) -> bool:
-        """Takes note of a keyword; returns whether the rest of the command belongs to it."""
+        """Open, close or change a block; returns whether the rest of the command belongs to the keyword."""
         match word:
             case "if":
                 self._open.append(_Block("condition", command.line, None, is_condition=True))
@@ -125,7 +125,7 @@ class Blocks:
             block.unset |= frozenset(unset) if block.is_condition else frozenset()
 
     def is_pattern(self, command: SimpleCommand, state: ShellState) -> bool:
-        """Whether the command is no command but a pattern of a `case`, which is taken note of."""
+        """Whether the command is a pattern of a `case`; if so, it is matched."""
         block = self._open[-1] if self._open else None
         if block is None or block.kind != "case" or command.words[0].literal == "esac":
             return False
@@ -189,7 +189,7 @@ def on_unset(names: Iterable[str]) -> str:
 
 
 def holds(words: Sequence[ShellWord], state: ShellState) -> bool | None:
-    """None if it can't be told."""
+    """Whether a condition holds; None if that can't be told from the script and the environment."""
     if not words:
         return None
     if words[0].literal == "!":
@@ -203,13 +203,13 @@ def holds(words: Sequence[ShellWord], state: ShellState) -> bool | None:
 
 
 def both(sign: str, one: bool | None, other: bool | None) -> bool | None:
-    """What two answers are together, with `&&` or `||` between them."""
+    """Two answers joined by `&&` or `||`."""
     decides = sign == "||"
     return decides if decides in (one, other) else None if None in (one, other) else not decides
 
 
 def opposite(answer: bool | None) -> bool | None:
-    """The other answer, if there is one."""
+    """The negated answer; None stays None."""
     return None if answer is None else not answer
 
 
