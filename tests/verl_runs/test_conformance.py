@@ -19,7 +19,7 @@ BESIDE_METRICS = {"step", "seconds", "ended_at"}
 @pytest.mark.usefixtures("assets", "ray_4_gpus")
 class TestVerl(AdapterConformance):
     framework = "verl"
-    steps = 16
+    steps = 12
     needs_framework_to_plan = True  # overrides are composed with verl's own configs
     start_s, recover_s, end_s = 400.0, 300.0, 400.0
 

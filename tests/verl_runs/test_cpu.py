@@ -327,8 +327,8 @@ def _resumed_on_megatron(assets: Path, out: Path) -> tuple[list[Any], list[Any],
     return wanted, resumed, without_steps, says
 
 
-def test_fsdp_trains_and_resumes_exactly(imported_process, tiny_assets, tmp_path):
-    wanted, resumed = imported_process(_resumed, tiny_assets, tmp_path)
+def test_fsdp_trains_and_resumes_exactly(new_process, tiny_assets, tmp_path):
+    wanted, resumed = new_process(_resumed, tiny_assets, tmp_path)
 
     assert resumed == wanted
 
