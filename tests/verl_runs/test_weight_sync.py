@@ -72,8 +72,8 @@ def test_a_policy_can_send_again_where_one_was_killed(imported_process, handle):
 
 
 @pytest.mark.parametrize("ends", [False, True])
-def test_a_policy_does_not_wait_for_an_engine_that_takes_no_weights(imported_process, cluster_4_gpus, handle, ends):
-    told = imported_process(sent_to_an_engine_that_fails, cluster_4_gpus, handle, ends)
+def test_a_policy_does_not_wait_for_an_engine_that_takes_no_weights(new_process, cluster_4_gpus, handle, ends):
+    told = new_process(sent_to_an_engine_that_fails, cluster_4_gpus, handle, ends)
 
     assert told["gathered"] == 9, "with the other ranks, to the last weight"
     assert ("the shapes differ" in told["error"]) != ends, "a server that ends with its engine is no error"
