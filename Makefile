@@ -27,10 +27,10 @@ test-core: lint  ## those that need no framework
 	$(CORE)/bin/python -m pytest --durations 25
 
 test-openrlhf: venv-openrlhf  ## those with real OpenRLHF, DeepSpeed and vLLM
-	$(OPENRLHF)/bin/python -m pytest --durations 15 --timeout 900 -m "not long" tests/openrlhf_config tests/openrlhf_runs
+	$(OPENRLHF)/bin/python -m pytest --durations 15 --timeout 900 -m "framework and not long" tests/openrlhf_config tests/openrlhf_runs
 
 test-verl: venv-verl  ## those with real verl, Megatron, FSDP and vLLM
-	$(VERL)/bin/python -m pytest --durations 15 --timeout 900 -m "not long" tests/verl_config tests/verl_runs
+	$(VERL)/bin/python -m pytest --durations 15 --timeout 900 -m "framework and not long" tests/verl_config tests/verl_runs
 
 test-long: venv-openrlhf venv-verl  ## runs of the frameworks that are too long for every day
 	$(OPENRLHF)/bin/python -m pytest --timeout 900 -m long tests/openrlhf_runs

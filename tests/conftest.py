@@ -41,6 +41,18 @@ def pytest_configure(config: pytest.Config) -> None:
     _guard = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Runs of a framework have the marker `framework`; where what a test needs is missing, it is skipped."""
+    for item in items:
+        if item.path.parent.name.endswith("_runs"):
+            item.add_marker("framework")
+        needed = [mark.kwargs["needs"] for mark in item.iter_markers("framework") if "needs" in mark.kwargs]
+        for name in needed:
+            if importlib.util.find_spec(name) is None:
+                item.add_marker(pytest.mark.skip(reason=f"{name} is not installed here"))
+
+
 def pytest_unconfigure() -> None:
     if _guard is not None and _guard.stdin is not None:
         _guard.stdin.close()

@@ -7,7 +7,7 @@ import ray
 
 from dlrl_core import RLJob, RLJobBuilder
 from dlrl_core.errors import ClusterError, FrameworkUnavailableError
-from dlrl_local_ray.local_cluster import shared_cluster
+from dlrl_local_ray.local_cluster import the_shared_cluster
 from dlrl_openrlhf.plugin import OpenRLHFAdapter
 
 FLAGS = ["--actor.model_name_or_path", "policy", "--data.prompt_dataset", "prompts"]
@@ -29,7 +29,7 @@ def test_on_an_embedded_ray_the_submit_fails_and_no_ray_is_started(job, capfd):
     assert str(caught.value) == (
         "framework 'openrlhf' is registered but openrlhf is not installed; run: pip install 'dlrl[openrlhf]'"
     )
-    assert not ray.is_initialized() and not shared_cluster.is_up
+    assert not ray.is_initialized() and not the_shared_cluster().is_up
     assert "a local Ray is started" not in capfd.readouterr().err
 
 

@@ -6,7 +6,6 @@ itself rewrote the flat flags of 0.10.1 as the dotted ones of 0.10.4, script by 
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import shlex
 from collections.abc import Mapping, Sequence
@@ -32,15 +31,7 @@ SMALL = shlex.split(
 """A job that has everything it needs, of 8 devices."""
 
 
-def is_installed() -> bool:
-    try:
-        importlib.metadata.version("openrlhf")
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
-
-
-needs_openrlhf = pytest.mark.skipif(not is_installed(), reason="openrlhf is not installed here")
+needs_openrlhf = pytest.mark.framework(needs="openrlhf")
 
 
 def scripts(version: str) -> dict[str, list[str]]:

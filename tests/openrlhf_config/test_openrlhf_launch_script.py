@@ -45,6 +45,9 @@ SNIPPETS = {
     "appended text": "A=1; A+=2; python3 -m M $A",
     "arithmetic": "N=6; python3 -m M $((N)) $(( $N / 4 + 2*3 )) $((-N % 4)) $((UNSET + 1))",
     "own folder": 'D=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)\npython3 -m M $D `basename $0 .sh`',
+    "own folder, two above": 'D=$(cd -- "$(dirname "${BASH_SOURCE[0]}")/../.." >/dev/null 2>&1 && pwd)\npython3 -m M $D',
+    "cd with dashes": "cd -- /usr/share; python3 -m M $PWD",
+    "a variable that must be set, and is": "A=1; : ${A:?must set}; python3 -m M ${A:?}",
     "folders": 'cd /usr/share; python3 -m M "$(pwd)" $PWD "$(realpath ../lib/x)" "$(dirname a/b/)" $(dirname a)',
     "echo and date": 'python3 -m M "$(echo  a  b)" $(date +%Y) ',
     "heredoc": "read -r -d '' A <<EOF\n--a $HOME \\\n  --b \"q\" \\$x\nEOF\npython3 -m M $A",
@@ -235,6 +238,7 @@ def problem_of(folder: Path, text: str) -> str:
             "write the value out, or pass the flags themselves",
         ),
         ("A=x.y\npython3 -m M ${A%.y}", "'...' (train.sh:2) needs ${A%.y}, and dlrl reads"),
+        ("A=(1 2)\nI=1\npython3 -m M ${A[$I]}", "'...' (train.sh:3) needs ${A[$I]}, and dlrl reads"),
         ("for L in 1 2; do\n A=$L\ndone\npython3 -m M $A", "'...' (train.sh:4) needs $A as of line 2"),
         ("read -p who? N\npython3 -m M $N", "'...' (train.sh:2) needs $N as of line 1"),
         (
@@ -249,11 +253,37 @@ def problem_of(folder: Path, text: str) -> str:
             "if x; then\npython3 -m M 1\nfi\npython3 -m M 2",
             "(train.sh:2, it stands in a condition (line 1); train.sh:4)",
         ),
-        ("case $X in\na) python3 -m M 1;;\nesac", "(train.sh:2, it stands in a case (line 1))"),
+        (
+            "case $X in\na) python3 -m M 1;;\nesac",
+            "(train.sh:2, it stands in a case (line 1) on '$X', which is not set)",
+        ),
+        (
+            "if [ $X -eq 0 ]; then\npython3 -m M 1\nfi",
+            "(train.sh:2, it stands in a condition (line 1) on '$X', which is not set); pass the flags themselves",
+        ),
+        (
+            '[ "$X" -eq 0 ] && python3 -m M 1',
+            "(train.sh:1, it depends on the command before it (line 1) on '$X', which is not set)",
+        ),
+        (
+            'if [ "$X" = 0 ]; then\npython3 -m M 1\nfi',
+            "does not run openrlhf.cli.train_ppo_ray; it is not reached (train.sh:2, it stands in a condition (line 1) on "
+            "'$X', which is not set): set the variables that decide, or pass the flags themselves",
+        ),
+        ('[ "$X" = 0 ] && python3 -m M 1', "(train.sh:1, the command before it decides on '$X', which is not set)"),
+        (
+            "python3 -m M ${X:?must set}",
+            "the launch script needs '$X' (train.sh:1), which is not set: must set; set it, or pass the flags themselves",
+        ),
+        (': "${X:?}"\npython3 -m M 1', "the launch script needs '$X' (train.sh:1), which is not set; set it, or pass"),
         ("[[ $(hostname) == a ]] && python3 -m M 1", "(train.sh:1, it depends on the command before it (line 1))"),
         ("python3 -m M 1\npython3 -m M 2", "runs openrlhf.cli.train_ppo_ray 2 times (train.sh:1; train.sh:2)"),
         ("echo hello", "does not run openrlhf.cli.train_ppo_ray; pass the flags themselves"),
-        ("python3 -m openrlhf.cli.train_sft --a 1", "; it runs openrlhf.cli.train_sft; pass the flags themselves"),
+        ("python3 -m openrlhf.cli.train_sft --a 1", "; it runs openrlhf.cli.train_sft (train.sh:1), and dlrl runs"),
+        (
+            "torchrun tools/mine.py\nbash more.sh",
+            "; it runs tools/mine.py (train.sh:1), more.sh (train.sh:2), and dlrl runs",
+        ),
         ("pkill -f openrlhf.cli.train_ppo_ray", "does not run openrlhf.cli.train_ppo_ray; pass the flags themselves"),
         (
             "ray job submit --runtime-env-json '{' -- python3 -m M",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from openrlhf_sources import each_script, job_of, scripts
+
+pytestmark = pytest.mark.framework  # where OpenRLHF is installed, its own parser checks each script too
 
 SHAPES = {
     ("0.11.2", "train_ppo_ray_hybrid_engine"): (

@@ -93,9 +93,9 @@ def test_the_embedded_ray_is_gone_with_the_job(children_before, result):
     import ray
 
     assert not ray.is_initialized()
-    from dlrl_local_ray.local_cluster import shared_cluster
+    from dlrl_local_ray.local_cluster import the_shared_cluster
 
-    assert not shared_cluster.is_up
+    assert not the_shared_cluster().is_up
     wait_until(lambda: children_of_this_process() <= children_before, "all processes of the embedded Ray are gone")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlrl_conformance.restarts import (
+from dlrl_conformance.deaths import (
     Death,
     choose_deaths,
     expected_restarts,

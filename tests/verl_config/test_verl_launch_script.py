@@ -109,7 +109,10 @@ def test_overrides_that_a_comment_cut_off_are_told(at_home, caplog):
         ("case $(hostname) in\na) python3 -m M a=1;;\nesac", "(train.sh:2, it stands in a case (line 1))"),
         ("V=$(git rev-parse HEAD)\npython3 -m M a=$V", "write the value out, or pass the overrides themselves"),
         ("echo hello", f"does not run {MODULE}; pass the overrides themselves"),
-        ("python3 -m recipe.dapo.main_dapo a=1", "; it runs recipe.dapo.main_dapo; pass the overrides themselves"),
+        (
+            "python3 -m recipe.dapo.main_dapo a=1",
+            f"does not run {MODULE}; it runs recipe.dapo.main_dapo (train.sh:1), and dlrl runs {MODULE} alone",
+        ),
     ],
 )
 def test_what_would_take_running_the_script_is_an_error_that_names_the_line(text, problem, at_home):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import importlib.metadata
 import importlib.util
 import json
 from collections.abc import Mapping
@@ -119,16 +118,8 @@ REWARD_MODEL = {
 """What `changed` takes for a reward model instead of a function."""
 
 
-def _is_installed() -> bool:
-    try:
-        importlib.metadata.version("verl")
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return importlib.util.find_spec("hydra") is not None
-
-
-needs_verl = pytest.mark.skipif(not _is_installed(), reason="verl is not installed here")
-without_verl = pytest.mark.skipif(_is_installed(), reason="verl is installed here")
+needs_verl = pytest.mark.framework(needs="verl")
+without_verl = pytest.mark.skipif(importlib.util.find_spec("verl") is not None, reason="verl is installed here")
 
 
 def changed(**values: Any) -> dict[str, Any]:

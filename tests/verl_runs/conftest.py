@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from checks import short_temp_folder
 from framework_run import cluster, connected, make_tiny
 
 IMPORTED = [
@@ -55,4 +57,12 @@ def imported_process() -> Iterator[Callable[..., Any]]:
 
 def _processes(method: str) -> ProcessPoolExecutor:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method), max_tasks_per_child=1)
+    context = multiprocessing.get_context(method)
+    folder = str(short_temp_folder())
+    return ProcessPoolExecutor(1, context, initializer=_use_temp_folder, initargs=(folder,), max_tasks_per_child=1)
+
+
+def _use_temp_folder(folder: str) -> None:
+    """verl leaves its locks of checkpoints in the temporary folder."""
+    os.environ["TMPDIR"] = folder
+    tempfile.tempdir = None

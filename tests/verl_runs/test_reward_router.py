@@ -109,8 +109,8 @@ def play() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def seen(new_process):
-    return new_process(play)
+def seen(imported_process):
+    return imported_process(play)
 
 
 def test_a_request_goes_to_a_server(seen):

@@ -11,13 +11,13 @@ from dlrl_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from dlrl_conformance.conformance import AdapterConformance as AdapterConformance
-    from dlrl_conformance.death_series import DeathReport as DeathReport
-    from dlrl_conformance.restarts import Death as Death
+    from dlrl_conformance.deaths import Death as Death
+    from dlrl_conformance.deaths import DeathReport as DeathReport
 
 _HOMES = {
     "AdapterConformance": "dlrl_conformance.conformance",
-    "Death": "dlrl_conformance.restarts",
-    "DeathReport": "dlrl_conformance.death_series",
+    "Death": "dlrl_conformance.deaths",
+    "DeathReport": "dlrl_conformance.deaths",
 }
 
 __all__ = ["AdapterConformance", "Death", "DeathReport"]

@@ -6,7 +6,8 @@ import contextlib
 import os
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
 from unittest.mock import patch
 
@@ -20,22 +21,55 @@ from dlrl_conformance.contract import (
     role_problems,
     with_unknown_key,
 )
-from dlrl_conformance.death_series import DeathReport, take_deaths
-from dlrl_conformance.leftovers import ProcessTrail, left_of, wait_until_gone
+from dlrl_conformance.deaths import DeathReport, choose_deaths, restarts_between, take_deaths
 from dlrl_conformance.planned_apart import plan_apart
-from dlrl_conformance.restarts import choose_deaths, quoted, restarts_between
-from dlrl_conformance.watched_job import Look, WatchedJob, submitted
+from dlrl_conformance.watched_job import (
+    Look,
+    Processes,
+    ProcessTrail,
+    WatchedJob,
+    left_of,
+    quoted,
+    submitted,
+    wait_until_gone,
+)
 from dlrl_core.api import JobResult, RLJob, RLJobBuilder
+from dlrl_core.context import JobView
 from dlrl_core.errors import FrameworkUnavailableError, SpecError
 from dlrl_core.plan import needed_cluster
 from dlrl_core.plugin import FrameworkAdapter, plugin_host
 
 
-class AdapterConformance:
-    """Extend it in a test module, say which framework and a small config, and run it with pytest.
+@dataclass(kw_only=True)
+class _Run:
+    """A running job, the processes that were seen of it, and, when it has ended, what it left behind."""
 
-    Tests that run jobs are skipped where the framework is not installed. One job is run without a fault, one takes all
-    deaths, and two more prove that a stopped job can be resumed, if `resume_config` says how.
+    job: WatchedJob
+    trail: ProcessTrail = field(default_factory=ProcessTrail)
+    left: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RunWithDeaths:
+    """What was seen of the one job that takes all deaths."""
+
+    first: Processes
+    """The processes at the first commit."""
+    before: JobView
+    """The job just before the first death."""
+    reports: Sequence[DeathReport]
+    last: Look
+    result: JobResult
+    problems: Sequence[str]
+    """Commits that were lost, and what was left behind."""
+
+
+class AdapterConformance:
+    """Extend it in a test module, set `framework`, a small `config` and `steps`, and run it with pytest.
+
+    Tests that run jobs are skipped where the framework is not installed. One job takes all deaths. Another one, without
+    a fault, is run only if `check_result` is not overridden; two more prove that a stopped job can be resumed, if
+    `resume_config` says how.
     """
 
     framework: ClassVar[str]
@@ -43,7 +77,7 @@ class AdapterConformance:
     steps: ClassVar[int]
     """How many steps a job with `config` has: three more than it has roles, trainer and master, or more."""
     seed: ClassVar[int] = 7
-    """Chooses who dies, in which order, and when."""
+    """Chooses which processes are killed, in which order, and when."""
     heavy_modules: ClassVar[tuple[str, ...]] = ("torch",)
     """What a plan must do without, besides the modules of the framework's distribution."""
     needs_framework_to_plan: ClassVar[bool] = False
@@ -53,17 +87,18 @@ class AdapterConformance:
     start_s: ClassVar[float] = 180.0
     """Longest time from submission to the first commit."""
     recover_s: ClassVar[float] = 120.0
-    """From a death to the next commit with everybody up."""
+    """Longest time from a death to the next commit with every process up."""
     end_s: ClassVar[float] = 300.0
-    """From the last death, or else the first commit, to the end of the job."""
+    """Longest time from the last death, or else the first commit, to the end of the job."""
     gone_s: ClassVar[float] = 20.0
-    """From the end until nothing of the job is left."""
+    """Longest time from the end of the job until nothing of it is left."""
 
     _cluster: ClassVar[contextlib.ExitStack | None] = None
+    _with_deaths: ClassVar[_RunWithDeaths | AssertionError | None] = None
     _undisturbed: ClassVar[JobResult | None] = None
 
     def __init_subclass__(cls) -> None:
-        cls._cluster = cls._undisturbed = None
+        cls._cluster = cls._with_deaths = cls._undisturbed = None
 
     # ---- what an adapter's author overrides
 
@@ -102,8 +137,17 @@ class AdapterConformance:
             ray.shutdown()
             local.stop()
 
+    def check_result(self, result: Any, before: JobView) -> None:
+        """Assert that what `fit` returned after deaths, or resumed, is what it returns without.
+
+        As it is: `compare_results` with the result of a job without a fault, which is run once. Override it where no
+        two jobs return the same, because the framework samples: then that job is not needed. `before` is the status of
+        the same job before its first death, or of the job that was stopped.
+        """
+        self.compare_results(self._undisturbed_result().value, result)
+
     def compare_results(self, undisturbed: Any, other: Any) -> None:
-        """Assert that `fit` returned after deaths, or resumed, what it returns without. As it is: exactly that."""
+        """Assert that two results of `fit` are the same. As it is: that they are equal."""
         assert other == undisturbed, f"the end differs: {other!r}; without a death it is {undisturbed!r}"
 
     # ---- without a cluster
@@ -164,20 +208,22 @@ class AdapterConformance:
 
     def test_it_runs_to_the_end_and_commits_every_step(self) -> None:
         self._skip_if_missing()
-        self._undisturbed_result()
+        run = self._run_with_deaths()
+        assert run.last.commits == self.steps, (
+            f"it made {run.last.commits} commits in {self.steps} steps; commit every step"
+        )
+        restarted = restarts_between(run.first, Look(view=run.before).processes)
+        _check("before the first death", [f"'{name}' was restarted" for name in restarted])
 
     def test_it_survives_every_death(self) -> None:
         self._skip_if_missing()
-        expected = self._undisturbed_result().value
-        with self._running(self.config) as (job, trail):
-            reports = self._take_deaths(job, trail)
-            print("", *reports, sep="\n")  # shown by `pytest -s`, and when the test fails
-            last, result = self._finished(job)
-            late = restarts_between(reports[-1].after, last.processes)
-            problems = [problem for report in reports for problem in report.problems]
-            problems += [*job.problems, *(f"'{name}' was restarted again after the last recovery" for name in late)]
-            problems += self._differences(expected, result.value)
-            _check("what deaths led to", problems)
+        run = self._run_with_deaths()
+        print("", *run.reports, sep="\n")  # shown by `pytest -s`, and when the test fails
+        late = restarts_between(run.reports[-1].after, run.last.processes)
+        problems = [problem for report in run.reports for problem in report.problems]
+        problems += [*run.problems, *(f"'{name}' was restarted again after the last recovery" for name in late)]
+        problems += self._differences(run.result.value, run.before)
+        _check("what deaths led to", problems)
 
     def test_it_resumes_after_what_it_had_saved(self) -> None:
         self._skip_if_missing()
@@ -185,21 +231,20 @@ class AdapterConformance:
         resumed_config = self.resume_config(config)
         if resumed_config is None:
             _skip(f"framework '{self.framework}' does not say how to resume; see resume_config")
-        expected = self._undisturbed_result().value
-        with self._running(config) as (job, _):
+        with self._running(config) as first:
             half = max(self.steps // 2, self.save_every)
-            job.until(lambda look: look.committed >= half, f"step {half} was committed", self.end_s)
-            job.handle.stop("to be resumed")
-            stopped = Look(view=job.handle.status().view)
-        with self._running(resumed_config) as (job, _):
-            last, result = self._finished(job)
-        first = self.steps - last.commits
+            first.job.until(lambda look: look.committed >= half, f"step {half} was committed", self.end_s)
+            first.job.handle.stop("to be resumed")
+            stopped = Look(view=first.job.handle.status().view)
+        with self._running(resumed_config) as second:
+            last, result = self._finished(second.job)
+        began = self.steps - last.commits
         least, most = stopped.committed // self.save_every * self.save_every, stopped.view["progress"]["step"]
-        assert least <= first <= most, (
-            f"stopped with step {stopped.committed} committed, it went on with step {first} of {self.steps}; "
+        assert least <= began <= most, (
+            f"stopped with step {stopped.committed} committed, it went on with step {began} of {self.steps}; "
             f"it saves every {self.save_every} steps, so expected was {least} to {most}"
         )
-        _check("when resumed", self._differences(expected, result.value))
+        _check("when resumed", [*first.left, *second.left, *self._differences(result.value, stopped.view)])
 
     # ---- how
 
@@ -216,49 +261,80 @@ class AdapterConformance:
     def _job(self, config: Any) -> RLJob:
         return self.builder(config).build(import_classes=False)
 
+    def _run_with_deaths(self) -> _RunWithDeaths:
+        """The one job that takes all deaths, run once for all tests of the class; fails again if it failed."""
+        cls = type(self)
+        if cls._with_deaths is None:
+            try:
+                cls._with_deaths = self._take_deaths()
+            except AssertionError as error:
+                cls._with_deaths = error
+        if isinstance(cls._with_deaths, AssertionError):
+            raise cls._with_deaths
+        return cls._with_deaths
+
+    def _take_deaths(self) -> _RunWithDeaths:
+        deaths = choose_deaths(self._job(self.config).spec, self.seed)
+        enough = len(deaths) + 3
+        assert self.steps >= enough, f"{len(deaths)} deaths need {enough} steps, one each; steps is {self.steps}"
+        with self._running(self.config) as run:
+            first = self._first_commit(run)
+            # The second commit shows how long a step takes.
+            before = run.job.until(lambda look: look.committed >= 1, "the second commit", self.start_s)
+            limits = {"recover_s": self.recover_s, "gone_s": self.gone_s}
+            reports = take_deaths(run.job, deaths, run.trail, seed=self.seed, **limits)
+            last, result = self._finished(run.job)
+        return _RunWithDeaths(
+            first=first.processes,
+            before=before.view,
+            reports=reports,
+            last=last,
+            result=result,
+            problems=[*run.job.problems, *(f"left behind: {one}" for one in run.left)],
+        )
+
     def _undisturbed_result(self) -> JobResult:
-        """Of the one run without a fault, which all tests of the class compare with."""
+        """Of the one job without a fault, which all tests of the class compare with."""
         cls = type(self)
         if cls._undisturbed is None:
-            with self._running(self.config) as (job, trail):
-                first = job.until(lambda look: look.committed >= 0 or look.is_final, "the first commit", self.start_s)
-                trail.note(first.processes)
-                last, result = self._finished(job)
-            assert last.commits == self.steps, (
-                f"it made {last.commits} commits in {self.steps} steps; commit every step"
-            )
+            with self._running(self.config) as run:
+                first = self._first_commit(run)
+                last, result = self._finished(run.job)
             restarted = restarts_between(first.processes, last.processes)
-            _check("a run without a fault", [*job.problems, *(f"'{name}' was restarted" for name in restarted)])
+            problems = [*run.job.problems, *run.left, *(f"'{name}' was restarted" for name in restarted)]
+            _check("a run without a fault", problems)
             cls._undisturbed = result
         return cls._undisturbed
 
-    def _differences(self, undisturbed: Any, other: Any) -> list[str]:
+    def _first_commit(self, run: _Run) -> Look:
+        """The job when its first step is committed; fails if it ends without a commit."""
+        first = run.job.until(lambda look: look.committed >= 0 or look.is_final, "the first commit", self.start_s)
+        if first.committed < 0:
+            self._finished(run.job)
+        run.trail.note(first.processes)
+        return first
+
+    def _differences(self, result: Any, before: JobView) -> list[str]:
         try:
-            self.compare_results(undisturbed, other)
+            self.check_result(result, before)
         except AssertionError as error:
             return [str(error)]
         return []
 
-    def _take_deaths(self, job: WatchedJob, trail: ProcessTrail) -> list[DeathReport]:
-        deaths = choose_deaths(self._job(self.config).spec, self.seed)
-        enough = len(deaths) + 3
-        assert self.steps >= enough, f"{len(deaths)} deaths need {enough} steps, one each; steps is {self.steps}"
-        job.until(lambda look: look.committed >= 1, "the second commit", self.start_s)  # it shows how long a step takes
-        return take_deaths(job, deaths, trail, seed=self.seed, recover_s=self.recover_s, gone_s=self.gone_s)
-
     @contextlib.contextmanager
-    def _running(self, config: Any) -> Iterator[tuple[WatchedJob, ProcessTrail]]:
-        """The job, running; after it, nothing of it may be left."""
+    def _running(self, config: Any) -> Iterator[_Run]:
+        """The job, running; when the block has ended, `left` tells what the job left behind."""
         self._join_cluster()
-        name, trail = f"conformance-{uuid.uuid4().hex[:8]}", ProcessTrail()
+        name = f"conformance-{uuid.uuid4().hex[:8]}"
         with tempfile.TemporaryDirectory() as home, patch.dict(os.environ, DLRL_HOME=home):
             with submitted(self.builder(config).allow_chaos().restart_budget(**_PLENTY).build(), name) as job:
-                yield job, trail
+                run = _Run(job=job)
+                yield run
                 run_id = job.look().view["run_id"]
-            _check("left behind", wait_until_gone(lambda: left_of(name, run_id, trail), self.gone_s))
+            run.left = wait_until_gone(lambda: left_of(name, run_id, run.trail), self.gone_s)
 
     def _finished(self, job: WatchedJob) -> tuple[Look, JobResult]:
-        """The job has come to its end with all steps done and committed."""
+        """The job at its end, with all steps done and the last one committed."""
         result = job.end(self.end_s)
         last = job.look()
         step, total = last.view["progress"]["step"], last.view["progress"]["total_steps"]

@@ -1,7 +1,6 @@
 """Reading what a user runs today, a command line or a launch script, without running it."""
 
 from dlrl_launch_script.command import TrainingCommand, training_command
-from dlrl_launch_script.entry_point import EntryPoint
-from dlrl_launch_script.word import Word
+from dlrl_launch_script.entry_point import EntryPoint, Word
 
 __all__ = ["EntryPoint", "TrainingCommand", "Word", "training_command"]

@@ -1,16 +1,25 @@
-"""The blocks that a command stands in: whether it would be run, and if that can't be told, why."""
+"""Conditions and the blocks that depend on them: whether bash would run a command, and if that can't be told, why."""
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from dlrl_launch_script.condition import both, opposite
-from dlrl_launch_script.expansion import joined, pattern_of
+from dlrl_launch_script.expansion import fields, joined, pattern_of
 from dlrl_launch_script.state import ShellState
 from dlrl_launch_script.syntax import ShellWord, SimpleCommand
 
+_NUMBERS = {
+    "-eq": operator.eq,
+    "-ne": operator.ne,
+    "-lt": operator.lt,
+    "-le": operator.le,
+    "-gt": operator.gt,
+    "-ge": operator.ge,
+}
 _LOOPS = ("for", "while", "until", "select")
 _ENDS = ("fi", "done", "esac", "}")
 _PASSED = ("do", "time")
@@ -22,19 +31,24 @@ class _Block:
     kind: str
     line: int
     is_run: bool | None
-    """None: it can't be told."""
+    """Whether bash would run the current branch; None if that can't be told."""
     was_run: bool | None = False
-    """Whether an earlier branch was."""
+    """Whether bash would have run an earlier branch."""
     is_condition: bool = False
-    """Whether what comes now only decides about the branch."""
+    """Whether the commands that follow are the condition of a branch."""
     answer: bool | None = None
-    """What the condition, or the pattern of a case, says so far."""
+    """Whether the condition, or the pattern of a case, holds so far."""
     is_first: bool = True
-    """Whether it said nothing yet."""
+    """Whether no part of the condition was judged yet."""
     after: str = ""
     """The operator before a group of conditions."""
     subject: str | None = None
     """What a case looks at; None if that is not known."""
+    unset: frozenset[str] = frozenset()
+    """Variables of its condition that have no value."""
+
+    def __str__(self) -> str:
+        return f"it stands in a {self.kind} (line {self.line}){on_unset(self.unset)}"
 
     def choose(self) -> None:
         """The condition is over: the branch is run if it holds and none before it was."""
@@ -68,7 +82,12 @@ class Blocks:
     def doubt(self) -> str | None:
         """Why it can't be told whether this place is reached, or how often; None if it is certain."""
         block = next((one for one in self._open if one.is_run is None and not one.is_condition), None)
-        return f"it stands in a {block.kind} (line {block.line})" if block else None
+        return str(block) if block else None
+
+    @property
+    def obstacle(self) -> str:
+        """Why this place is not reached, if `is_skipped`."""
+        return next(str(one) for one in self._open if one.is_run is False and not one.is_condition)
 
     @property
     def is_condition(self) -> bool:
@@ -76,7 +95,7 @@ class Blocks:
         return any(block.is_condition for block in self._open)
 
     def keyword(self, word: str, rest: Sequence[ShellWord], command: SimpleCommand, state: ShellState) -> bool:
-        """Takes note of a keyword; returns whether the rest of the command belongs to it."""
+        """Open, close or change a block; returns whether the rest of the command belongs to the keyword."""
         match word:
             case "if":
                 self._open.append(_Block("condition", command.line, None, is_condition=True))
@@ -99,12 +118,14 @@ class Blocks:
                 self._close()
         return False
 
-    def refine(self, after: str, answer: bool | None) -> None:
-        """Another part of the condition, behind `&&` or `||`."""
+    def refine(self, after: str, answer: bool | None, unset: Iterable[str]) -> None:
+        """Another part of the condition, behind `&&` or `||`, and its variables that have no value."""
         self._open[-1].say(after, answer)
+        for block in self._open:
+            block.unset |= frozenset(unset) if block.is_condition else frozenset()
 
     def is_pattern(self, command: SimpleCommand, state: ShellState) -> bool:
-        """Whether the command is no command but a pattern of a `case`, which is taken note of."""
+        """Whether the command is a pattern of a `case`; if so, it is matched."""
         block = self._open[-1] if self._open else None
         if block is None or block.kind != "case" or command.words[0].literal == "esac":
             return False
@@ -148,6 +169,7 @@ class Blocks:
         subject = joined(rest[0], state) if rest else ""
         is_known = not state.unset and not state.reasons(subject)
         block = _Block("case", line, None, is_condition=True, subject=subject if is_known else None)
+        block.unset = frozenset(state.unset)
         self._open.append(block)
         self._match(block, rest[2:], state)
 
@@ -155,3 +177,63 @@ class Blocks:
         for pattern in (pattern_of(word, state) for word in patterns):
             is_known = block.subject is not None and not state.reasons(pattern)
             block.say("||", fnmatch.fnmatchcase(block.subject or "", pattern) if is_known else None)
+
+
+# ---- conditions
+
+
+def on_unset(names: Iterable[str]) -> str:
+    """The end of a sentence about a condition: its variables that have no value."""
+    listed = ", ".join(f"'${name}'" for name in sorted(names))
+    return f" on {listed}, which is not set" if listed else ""
+
+
+def holds(words: Sequence[ShellWord], state: ShellState) -> bool | None:
+    """Whether a condition holds; None if that can't be told from the script and the environment."""
+    if not words:
+        return None
+    if words[0].literal == "!":
+        return opposite(holds(words[1:], state))
+    if words[0].literal == "[[" and words[-1].literal == "]]":
+        return _judged([joined(word, state) for word in words[1:-1]], state)
+    match [text for word in words for text in fields(word, state)]:
+        case ["[", *texts, "]"] | ["test", *texts]:
+            return _judged(texts, state)
+    return None
+
+
+def both(sign: str, one: bool | None, other: bool | None) -> bool | None:
+    """Two answers joined by `&&` or `||`."""
+    decides = sign == "||"
+    return decides if decides in (one, other) else None if None in (one, other) else not decides
+
+
+def opposite(answer: bool | None) -> bool | None:
+    """The negated answer; None stays None."""
+    return None if answer is None else not answer
+
+
+def _judged(texts: list[str], state: ShellState) -> bool | None:
+    for sign in ("||", "&&"):
+        if sign in texts:
+            at = texts.index(sign)
+            return both(sign, _judged(texts[:at], state), _judged(texts[at + 1 :], state))
+    if any(state.reasons(text) for text in texts):
+        return None
+    match texts:
+        case ["!", *others]:
+            return opposite(_judged(others, state))
+        case ["-z", text]:
+            return not text
+        case ["-n", text] | [text]:
+            return bool(text)
+        case [("-e" | "-f" | "-d") as kind, path]:
+            found = Path(state.folder, path)
+            return {"-e": found.exists, "-f": found.is_file, "-d": found.is_dir}[kind]()
+        case [one, "=" | "==", other]:
+            return fnmatch.fnmatchcase(one, other)
+        case [one, "!=", other]:
+            return not fnmatch.fnmatchcase(one, other)
+        case [one, sign, other] if sign in _NUMBERS and one.isdigit() and other.isdigit():
+            return bool(_NUMBERS[sign](int(one), int(other)))
+    return None

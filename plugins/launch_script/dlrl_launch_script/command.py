@@ -1,4 +1,4 @@
-"""The training command: which flags it has, and which environment it would have had."""
+"""From a command line, or the launch script that it runs, to the training command: its flags and its environment."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from pathlib import Path
 
 from dlrl_core.errors import SpecError
 from dlrl_core.spec.config_value import read_yaml
-from dlrl_launch_script.entry_point import EntryPoint
-from dlrl_launch_script.script import SHELLS, ShellCommand, read_script
-from dlrl_launch_script.word import Word
+from dlrl_launch_script.entry_point import SHELLS, EntryPoint, Word
+from dlrl_launch_script.script import ScriptReading, ShellCommand, read_script
 
 _log = logging.getLogger("dlrl")
 
@@ -24,10 +23,10 @@ _NOT_OURS = re.compile(r"CUDA_VISIBLE_DEVICES|RAY_.*|PATH|PYTHONPATH|LD_LIBRARY_
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingCommand:
-    """What is left of a command line when all that starts it is taken off."""
+    """A command line without what starts the module."""
 
     flags: tuple[Word, ...]
-    """What follows the module: flags, or overrides."""
+    """The words after the module: flags, or overrides."""
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -95,12 +94,10 @@ def _of_script(path: str, text: str, arguments: list[str], entry: EntryPoint) ->
     return _of_command(list(command.words), at, command.env, entry)
 
 
-def _the_one(name: str, found: list[ShellCommand], entry: EntryPoint) -> ShellCommand:
-    training = [one for one in found if any(entry.is_it(word.text) for word in one.words)]
+def _the_one(name: str, found: ScriptReading, entry: EntryPoint) -> ShellCommand:
+    training = found.commands
     if not training:
-        others = {text for one in found for word in one.words if entry.family.fullmatch(text := word.text)}
-        also = f"; it runs {', '.join(sorted(others))}" if others else ""
-        raise SpecError([f"the launch script '{name}' does not run {entry.module}{also}; {entry.advice}"])
+        raise SpecError([f"the launch script '{name}' does not run {entry.module}; {_instead(found, entry)}"])
     places = "; ".join(f"{one.where}{f', {one.doubt}' if one.doubt else ''}" for one in training)
     if any(one.doubt for one in training):
         raise SpecError(
@@ -114,6 +111,15 @@ def _the_one(name: str, found: list[ShellCommand], entry: EntryPoint) -> ShellCo
             ]
         )
     return training[0]
+
+
+def _instead(found: ScriptReading, entry: EntryPoint) -> str:
+    """What a script does that does not train, and what the user can do about it."""
+    if found.skipped:
+        return f"it is not reached ({'; '.join(found.skipped)}): set the variables that decide, or {entry.advice}"
+    if found.programs:
+        return f"it runs {', '.join(found.programs)}, and dlrl runs {entry.module} alone"
+    return entry.advice
 
 
 def _of_command(words: list[Word], at: int, exported: Mapping[str, str], entry: EntryPoint) -> TrainingCommand:

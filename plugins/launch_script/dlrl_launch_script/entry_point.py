@@ -1,12 +1,23 @@
-"""What a framework's training command runs."""
+"""The words of a command line, and the module of a framework that trains."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 _PYTHONS = re.compile(r"(?:.*/)?(?:python[\d.]*|torchrun|deepspeed)")
+SHELLS = ("bash", "sh", "zsh", "dash")
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word of a command line. `where` is for error messages, such as 'train.sh:14' or 'word 3'."""
+
+    text: str
+    where: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,3 +51,13 @@ class EntryPoint:
     @property
     def advice(self) -> str:
         return f"pass the {self.noun}s themselves"
+
+
+def program_of(texts: Sequence[str]) -> str | None:
+    """The module, Python file or script that a command runs, whichever it is; None for any other command."""
+    if len(texts) > 1 and Path(texts[0]).name in SHELLS and texts[1].endswith(".sh"):
+        return texts[1]
+    start = next((at for at, text in enumerate(texts) if _PYTHONS.fullmatch(text)), None)
+    rest = texts[start + 1 :] if start is not None else ()
+    module = next((text for flag, text in itertools.pairwise(rest) if flag in ("-m", "--module")), None)
+    return module or next((text for text in rest if text.endswith(".py")), None)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import ast
 import glob
+import importlib.util
 import math
 import operator
+import os
 import re
+import time
 from collections.abc import Callable
+from pathlib import Path
 
-from dlrl_launch_script.printed import printed
+from dlrl_launch_script.scanner import scan
 from dlrl_launch_script.state import ShellState
-from dlrl_launch_script.syntax import Arithmetic, Part, ShellWord, Substitution, Text, Variable
+from dlrl_launch_script.syntax import Arithmetic, Part, ShellWord, SimpleCommand, Substitution, Text, Variable
 
+_PYTHON = re.compile(r"python[\d.]*")
+_IMPORT = re.compile(r"import (\w+)")
+_INDEX = re.compile(r"@|\*|-?\d+")
 _NAMES = re.compile(r"[A-Za-z_]\w*")
 _OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -72,12 +79,14 @@ def _values(part: Part, state: ShellState) -> list[str]:
         case Arithmetic():
             return [_counted(part, state)]
         case Substitution():
-            said = printed(part, state, fields)
+            said = _printed(part, state)
             reason = f"$({' '.join(part.script.split())}) of line {part.line}"
             return [state.unreadable(reason) if said is None else said]
 
 
 def _variable(part: Variable, state: ShellState) -> list[str]:
+    if part.index is not None and not _INDEX.fullmatch(part.index):
+        return [state.unreadable(part.source)]
     value = state.get(part.name, part.index)
     is_missing = value is None or (part.operator.startswith(":") and not any(value))
     match part.operator.removeprefix(":"):
@@ -98,6 +107,8 @@ def _variable(part: Variable, state: ShellState) -> list[str]:
             return [] if is_missing or part.other is None else [joined(part.other, state)]
         case "?" if part.other is not None and not is_missing:
             return value or []
+        case "?" if part.other is not None:
+            state.required[part.name] = joined(part.other, state)
     return [state.unreadable(part.source)]
 
 
@@ -119,3 +130,63 @@ def _result(node: ast.expr) -> int:
         case ast.BinOp(op=sign, left=left, right=right) if type(sign) in _OPERATIONS:
             return _OPERATIONS[type(sign)](_result(left), _result(right))
     raise ValueError("not a simple sum")
+
+
+# ---- what a few harmless commands print: the folder of the script, and the date
+
+
+def _printed(part: Substitution, state: ShellState) -> str | None:
+    """What `$(...)` stands for; None if that takes running a command."""
+    folder, said, succeeds = state.folder, "", True
+    for command in scan(part.script, part.line):
+        if command.after in ("|", "&"):
+            return None
+        if command.after in ("&&", "||") and succeeds is not (command.after == "&&"):
+            continue
+        words = [text for word in command.words for text in fields(word, state)]
+        if any(state.reasons(text) for text in words):
+            return None
+        succeeds = True
+        if words[1:2] == ["--"]:
+            del words[1]
+        if words[:1] == ["cd"] and len(words) == 2:
+            folder = Path(os.path.normpath(folder / words[1]))
+        elif (module := _tried(words)) is not None:
+            succeeds = importlib.util.find_spec(module) is not None
+        else:
+            answer = _answer(words, folder) if command.heredoc is None else _heredoc(words, command, state)
+            if answer is None:
+                return None
+            said += f"{answer}\n"
+    return said.rstrip("\n")
+
+
+def _tried(words: list[str]) -> str | None:
+    """The module of `python3 -c 'import module'`, by which scripts ask whether it is installed."""
+    match words:
+        case [python, "-c", code] if _PYTHON.fullmatch(python) and (found := _IMPORT.fullmatch(code.strip())):
+            return found[1]
+    return None
+
+
+def _heredoc(words: list[str], command: SimpleCommand, state: ShellState) -> str | None:
+    return "".join(fields(command.heredoc, state)) if command.heredoc and words == ["cat"] else None
+
+
+def _answer(words: list[str], folder: Path) -> str | None:
+    match words:
+        case ["pwd", *_]:
+            return str(folder)
+        case ["echo", *texts]:
+            return " ".join(texts)
+        case ["dirname", path]:
+            return os.path.dirname(path.rstrip("/")) or "."  # noqa: PTH120 - Path drops a leading './'
+        case ["basename", path, *ending]:
+            return Path(path).name.removesuffix(ending[0] if ending else "")
+        case ["realpath", path] | ["readlink", "-f", path]:
+            return os.path.normpath(folder / path)
+        case ["date"]:
+            return time.strftime("%a %b %e %H:%M:%S %Z %Y")
+        case ["date", pattern] if pattern.startswith("+"):
+            return time.strftime(pattern[1:])
+    return None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dlrl_launch_script.dollar import scan_dollar
-from dlrl_launch_script.syntax import Part, ShellWord, SimpleCommand, Text
+from dlrl_launch_script.syntax import Part, ShellWord, SimpleCommand, Text, scan_dollar
 
 _BLANK = " \t\r"
 _BREAKS = " \t\r\n;&|<>()"

@@ -1,4 +1,4 @@
-"""What a script has said so far: its variables, its folder, and what could not be read."""
+"""The state of a shell while a script is read: variables, arguments, folder, and values that are not known."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from pathlib import Path
 Value = str | list[str]
 
 _MARK = re.compile("\ue000(\\d+)\ue001")
-_IN_ARRAY = re.compile(r"-?\d+")
 
 
 @dataclass
 class ShellState:
-    """Changes as the script is read."""
+    """Changes with each command of the script."""
 
     script: str
     """What `$0` is."""
@@ -26,6 +25,8 @@ class ShellState:
     exported: set[str] = field(default_factory=set)
     unset: set[str] = field(default_factory=set)
     """Variables that were asked for and have no value."""
+    required: dict[str, str] = field(default_factory=dict)
+    """Variables without a value that the script can't do without, by `${NAME:?message}`, with their messages."""
     _reasons: list[str] = field(default_factory=list)
 
     def unreadable(self, reason: str) -> str:
@@ -51,7 +52,7 @@ class ShellState:
         elements = [value] if isinstance(value, str) else value
         if index in ("@", "*"):
             return elements
-        at = int(index) if index and _IN_ARRAY.fullmatch(index) else 0
+        at = int(index) if index else 0
         return elements[at : at + 1] or None
 
     def _value(self, name: str) -> Value | None:
