@@ -26,7 +26,9 @@ def examine(version="0.11.2", complaint=None):
 def test_a_gpu_machine_is_told_to_use_the_extra():
     assert examine(version=None) == (
         [],
-        ["is not installed; this machine has a GPU, so to use it: pip install 'dlrl[openrlhf]' 'openrlhf[vllm]'"],
+        [
+            "is not installed; this machine has a GPU, so to use it: pip install vllm==0.29.0 && pip install --no-build-isolation 'dlrl[openrlhf]'"
+        ],
     )
 
 

