@@ -99,7 +99,8 @@ class Definition:
 
 def names_read(tree: ast.AST) -> Counter[str]:
     """How often each name is read below `tree`: as a name, an attribute, an argument's name, or a word in a string."""
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    statements = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+    docstrings = {id(one) for one in statements if isinstance(one, ast.Constant)}
     exported = {id(one) for node in ast.walk(tree) if is_export(node) for one in ast.walk(node)}
     found: Counter[str] = Counter()
     for node in ast.walk(tree):
