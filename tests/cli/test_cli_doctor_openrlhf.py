@@ -26,7 +26,9 @@ def examine():
 def test_a_gpu_machine_is_told_to_use_the_extra():
     assert examine() == (
         [],
-        ["is not installed; this machine has a GPU, so to use it: pip install 'dlrl[openrlhf]' 'openrlhf[vllm]'"],
+        [
+            "is not installed; this machine has a GPU, so to use it: pip install vllm==0.29.0 && pip install --no-build-isolation 'dlrl[openrlhf]'"
+        ],
     )
 
 

@@ -38,7 +38,7 @@ def examine():
 def test_a_gpu_machine_is_told_to_use_the_extra():
     assert examine() == (
         [],
-        ["is not installed; this machine has a GPU, so to use it: pip install 'dlrl[verl]' 'verl[vllm]'"],
+        ["is not installed; this machine has a GPU, so to use it: pip install 'dlrl[verl]'"],
     )
 
 

