@@ -1,16 +1,22 @@
-"""Runs the real `dlrl` command, in processes of its own, with a home and a temp folder of its own."""
+"""Runs `dlrl` with a home and a temp folder of its own: in this process, or as a process where that matters."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import psutil
 import pytest
@@ -72,6 +78,18 @@ class Shell:
         )
 
     def run(self, *words: str | Path, env: dict[str, str | None] | None = None, cwd: Path = ROOT) -> Ran:
+        """How the command ends when its `main` is called in this process, as if it had just been started."""
+        from dlrl_core.cli.app import main
+
+        out, err = io.StringIO(), io.StringIO()
+        streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), contextlib.chdir(cwd)
+        with _as_if_started(list(map(str, words)), self.environment(**(env or {}))), streams[0], streams[1], streams[2]:
+            with pytest.raises(SystemExit) as end:
+                main()
+        return Ran(int(end.value.code or 0), out.getvalue(), err.getvalue())
+
+    def run_process(self, *words: str | Path, env: dict[str, str | None] | None = None, cwd: Path = ROOT) -> Ran:
+        """How the installed command ends, in a process of its own."""
         process = self.start(*words, env=env, cwd=cwd)
         try:
             out, err = process.communicate(timeout=150)
@@ -95,6 +113,39 @@ class Shell:
 
     def temp_files(self) -> list[Path]:
         return list(self.temp.iterdir())
+
+
+@contextlib.contextmanager
+def _as_if_started(words: list[str], environment: dict[str, str]) -> Iterator[None]:
+    """A new process would have these words, this environment and nothing of an earlier command in memory."""
+    from dlrl_core.cli.app import app
+    from dlrl_core.plugin import reset_plugin_host
+
+    path, modules, commands = sys.path.copy(), set(sys.modules), app.registered_commands.copy()
+    added = [folder for folder in environment.get("PYTHONPATH", "").split(":") if folder and folder not in path]
+    with (
+        mock.patch.dict(os.environ, environment, clear=True),
+        mock.patch.object(sys, "argv", ["dlrl", *words]),
+        mock.patch.object(tempfile, "tempdir", None),
+    ):
+        sys.path[:0] = added
+        importlib.invalidate_caches()
+        reset_plugin_host()
+        try:
+            yield
+        finally:
+            seen = tuple(folder for folder in sys.path if folder not in path)
+            sys.path[:], app.registered_commands[:] = path, commands
+            _forget(set(sys.modules) - modules, seen)
+            reset_plugin_host()
+
+
+def _forget(modules: set[str], folders: tuple[str, ...]) -> None:
+    """Unload those modules that lie in folders which only one command saw."""
+    for name in modules:
+        file = getattr(sys.modules[name], "__file__", None)
+        if file and file.startswith(folders):
+            del sys.modules[name]
 
 
 def acme_path(folder: Path) -> str:
