@@ -7,6 +7,8 @@ PYTHON ?= python3
 CORE := .venvs/core
 OPENRLHF := .venvs/openrlhf
 VERL := .venvs/verl
+SEEDS ?= 200
+FIRST ?= 0
 BENCHMARKS := planning calls startup commits failover
 PIP_FLAGS := --disable-pip-version-check --progress-bar off
 
@@ -49,8 +51,8 @@ bench: venv-core venv-openrlhf venv-verl  ## run every benchmark; fails if one m
 	  echo "== benchmarks/verl_overhead.py"; $(VERL)/bin/python -m benchmarks.verl_overhead || status=1; \
 	  exit $$status
 
-soak: venv-core  ## run the exactness job 200 times under random faults; writes docs/explanation/soak.md
-	$(CORE)/bin/python tests/soak/exactness.py 200
+soak: venv-core  ## the exactness job under random faults: SEEDS=200 of them from FIRST=0 on; tests/soak/soak.csv has the rows
+	$(CORE)/bin/python tests/soak/run.py --seeds $(SEEDS) --first $(FIRST)
 
 venv-core: $(CORE)/.made  ## the environment of the core
 venv-openrlhf: $(OPENRLHF)/.made  ## the environment of the OpenRLHF adapter, without CUDA

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import psutil
 DEADLINE_S = 30.0
 MARK = "DLRL_TEST_PROCESS"
 """In the environment of all processes that a test process starts."""
+_connected_to: list[str] = []
+"""The cluster of the connection that the last test left."""
 
 
 def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
@@ -31,6 +34,35 @@ def short_temp_folder() -> Path:
     """A folder whose path is short enough for Ray's sockets, and that the end of the run removes in any case."""
     base = Path(os.environ.get("DLRL_TEST_TMP", "/tmp/d"))
     return Path(tempfile.mkdtemp(prefix=f"{base.name}-", dir=base.parent))
+
+
+@contextmanager
+def connected(address: str) -> Iterator[None]:
+    """This process is connected to the cluster, and stays so: the next test may be of the same one.
+
+    At the end, nothing of any job may be left on it.
+    """
+    import ray
+
+    if _connected_to != [address] or not ray.is_initialized():
+        disconnect()
+        ray.init(address=address, log_to_driver=False, configure_logging=False)
+        _connected_to.append(address)
+    try:
+        yield
+        assert_nothing_left()
+    except BaseException:
+        disconnect()
+        raise
+
+
+def disconnect() -> None:
+    """End the connection that `connected` left, if there is one."""
+    if _connected_to:
+        import ray
+
+        ray.shutdown()
+        _connected_to.clear()
 
 
 def assert_nothing_left() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from checks import MARK, assert_nothing_left
+from checks import MARK, connected, disconnect
 
 from dlrl_core.plan import ClusterView
 
@@ -46,6 +46,13 @@ def pytest_unconfigure() -> None:
         _guard.stdin.close()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests of one cluster in a row share a connection; any other test finds this process connected to none."""
+    if not any(name.startswith("ray_") for name in getattr(item, "fixturenames", ())):
+        disconnect()
+
+
 @pytest.fixture(autouse=True)
 def dlrl_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Records of a test's jobs go to a folder of the test; no cluster is named by accident."""
@@ -71,11 +78,5 @@ def cluster_2_nodes_8_gpus() -> Iterator[str]:
 @pytest.fixture
 def ray_2_nodes_8_gpus(cluster_2_nodes_8_gpus: str) -> Iterator[str]:
     """This process is connected to the cluster; after the test, nothing of any job may be left on it."""
-    import ray
-
-    ray.init(address=cluster_2_nodes_8_gpus, log_to_driver=False, configure_logging=False)
-    try:
+    with connected(cluster_2_nodes_8_gpus):
         yield cluster_2_nodes_8_gpus
-        assert_nothing_left()
-    finally:
-        ray.shutdown()

@@ -82,10 +82,14 @@ class Shell:
         from dlrl_core.cli.app import main
 
         out, err = io.StringIO(), io.StringIO()
-        streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), contextlib.chdir(cwd)
-        with _as_if_started(list(map(str, words)), self.environment(**(env or {}))), streams[0], streams[1], streams[2]:
-            with pytest.raises(SystemExit) as end:
-                main()
+        with (
+            _as_if_started(list(map(str, words)), self.environment(**(env or {}))),
+            contextlib.chdir(cwd),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            pytest.raises(SystemExit) as end,
+        ):
+            main()
         return Ran(int(end.value.code or 0), out.getvalue(), err.getvalue())
 
     def run_process(self, *words: str | Path, env: dict[str, str | None] | None = None, cwd: Path = ROOT) -> Ran:

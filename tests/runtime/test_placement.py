@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from checks import assert_nothing_left
+from checks import connected
 
 from dlrl_core import RLJobBuilder
 from dlrl_core.plan import ClusterView, NodeView
@@ -40,23 +40,14 @@ def _cluster(shape: ClusterView) -> Iterator[str]:
 
 @pytest.fixture
 def ray_3_nodes_6_gpus(cluster_3_nodes_6_gpus: str) -> Iterator[None]:
-    yield from _connected(cluster_3_nodes_6_gpus)
+    with connected(cluster_3_nodes_6_gpus):
+        yield
 
 
 @pytest.fixture
 def ray_5_nodes_14_gpus(cluster_5_nodes_14_gpus: str) -> Iterator[None]:
-    yield from _connected(cluster_5_nodes_14_gpus)
-
-
-def _connected(address: str) -> Iterator[None]:
-    import ray
-
-    ray.init(address=address, log_to_driver=False, configure_logging=False)
-    try:
+    with connected(cluster_5_nodes_14_gpus):
         yield
-        assert_nothing_left()
-    finally:
-        ray.shutdown()
 
 
 def builder(node_num: int, device_per_node: int, **config) -> RLJobBuilder:
