@@ -27,9 +27,9 @@ HERE = "sample_jobs.endings"
 
 
 def job(trainer: str, workload: str = "Worker", total: int = 2, **config):
-    return (
-        RLJobBuilder().device_per_node(total).config(config).trainer(HERE, trainer).actor(HERE, workload).total(total)
-    ).build()
+    builder = RLJobBuilder().device_per_node(total).config(config).trainer(HERE, trainer)
+    builder = builder.actor(HERE, workload).total(total)
+    return builder.restart_budget(workload=1, role=1, job=1, backoff_s=0.0).build()
 
 
 def record_of(name: str):

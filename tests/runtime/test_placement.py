@@ -1,4 +1,4 @@
-"""Where workloads really sit, asked from inside them, on clusters of two, three and five nodes."""
+"""Where workloads really sit, asked from inside them, on two nodes and on three of a cluster of five."""
 
 from __future__ import annotations
 
@@ -15,11 +15,6 @@ HERE = "sample_jobs.places"
 
 
 @pytest.fixture(scope="module")
-def cluster_3_nodes_6_gpus() -> Iterator[str]:
-    yield from _cluster(ClusterView.described(node_num=3, resources={"CPU": 8, "GPU": 2}))
-
-
-@pytest.fixture(scope="module")
 def cluster_5_nodes_14_gpus() -> Iterator[str]:
     """Three nodes of 4 and two of 1 logical GPU, in two racks."""
     kinds = [(4, "r1", "H100"), (1, "r1", "L4"), (4, "r2", "H100"), (1, "r2", "L4"), (4, "r2", "H100")]
@@ -27,21 +22,11 @@ def cluster_5_nodes_14_gpus() -> Iterator[str]:
         NodeView(node_id=str(index), free={"CPU": 8, "GPU": gpus}, labels={"rack": rack, "kind": kind})
         for index, (gpus, rack, kind) in enumerate(kinds)
     )
-    yield from _cluster(ClusterView(nodes=nodes))
-
-
-def _cluster(shape: ClusterView) -> Iterator[str]:
     cluster = LocalCluster()
     try:
-        yield cluster.add_nodes(shape)
+        yield cluster.add_nodes(ClusterView(nodes=nodes))
     finally:
         cluster.stop()
-
-
-@pytest.fixture
-def ray_3_nodes_6_gpus(cluster_3_nodes_6_gpus: str) -> Iterator[None]:
-    with connected(cluster_3_nodes_6_gpus):
-        yield
 
 
 @pytest.fixture
@@ -54,8 +39,8 @@ def builder(node_num: int, device_per_node: int, **config) -> RLJobBuilder:
     return RLJobBuilder().node_num(node_num).device_per_node(device_per_node).config(config).trainer(HERE, "Host")
 
 
-def guests(job: RLJobBuilder) -> dict[str, dict]:
-    return {one["name"]: one for one in job.build().submit("places").value["last"]}
+def guests(job: RLJobBuilder, address: str | None = None) -> dict[str, dict]:
+    return {one["name"]: one for one in job.build().submit("places", address=address).value["last"]}
 
 
 def device(guest: dict) -> tuple[str, tuple[str, ...]]:
@@ -87,17 +72,7 @@ def test_a_workload_can_hold_several_whole_devices_on_2_nodes():
         assert sorted(ids) == ["0", "1", "2", "3"]
 
 
-@pytest.mark.usefixtures("ray_3_nodes_6_gpus")
-def test_a_role_of_3_nodes_x_2_ranks_fills_each_node_in_rank_order():
-    seen = guests(builder(3, 2).actor(HERE, "Guest").total(6).per_node(2))
-    nodes = [seen[f"actor-{rank}"]["node"] for rank in range(6)]
-    assert nodes[0::2] == nodes[1::2]
-    assert len(set(nodes)) == 3
-    assert [seen[f"actor-{rank}"]["local"] for rank in range(6)] == [(0, 2), (1, 2)] * 3
-    assert len({device(guest) for guest in seen.values()}) == 6
-
-
-@pytest.mark.usefixtures("ray_3_nodes_6_gpus")
+@pytest.mark.usefixtures("ray_5_nodes_14_gpus")
 def test_host_collocation_shares_nodes_but_not_devices_on_3_nodes():
     job = builder(3, 2).actor(HERE, "Guest").total(3).per_node(1).critic(HERE, "Guest").total(3)
     seen = guests(job.with_host_collocation("actor", "critic"))
@@ -108,7 +83,7 @@ def test_host_collocation_shares_nodes_but_not_devices_on_3_nodes():
     assert len({guest["node"] for guest in seen.values()}) == 3
 
 
-@pytest.mark.usefixtures("ray_3_nodes_6_gpus")
+@pytest.mark.usefixtures("ray_5_nodes_14_gpus")
 def test_no_collocation_keeps_roles_on_different_nodes_on_3_nodes():
     job = builder(3, 2).actor(HERE, "Guest").total(2).rollout(HERE, "Guest").total(1).reward(HERE, "Guest")
     seen = guests(job.without_collocation("actor", "rollout", "reward"))
@@ -116,15 +91,29 @@ def test_no_collocation_keeps_roles_on_different_nodes_on_3_nodes():
     assert len({seen[name]["node"] for name in ("actor-0", "rollout-0", "reward-0")}) == 3
 
 
-@pytest.mark.usefixtures("ray_3_nodes_6_gpus")
-def test_three_roles_share_one_device_by_thirds_on_3_nodes():
+@pytest.fixture(scope="module")
+def thirds(cluster_5_nodes_14_gpus, tmp_path_factory):
+    """Three roles of 3 nodes x 2 ranks on the same devices, by thirds."""
     job = builder(3, 2)
     for role in ("actor", "critic", "reference"):
         job = getattr(job, role)(HERE, "Guest").total(6).per_node(2).resource({"GPU": "1/3", "CPU": 0.5})
-    seen = guests(job.with_collocation_all())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DLRL_HOME", str(tmp_path_factory.mktemp("home")))
+        return guests(job.with_collocation_all(), cluster_5_nodes_14_gpus)
+
+
+def test_a_role_of_3_nodes_x_2_ranks_fills_each_node_in_rank_order(thirds):
+    nodes = [thirds[f"actor-{rank}"]["node"] for rank in range(6)]
+    assert nodes[0::2] == nodes[1::2]
+    assert len(set(nodes)) == 3
+    assert [thirds[f"actor-{rank}"]["local"] for rank in range(6)] == [(0, 2), (1, 2)] * 3
+    assert len({device(thirds[f"actor-{rank}"]) for rank in range(6)}) == 6
+
+
+def test_three_roles_share_one_device_by_thirds_on_3_nodes(thirds):
     for rank in range(6):
-        assert len({device(seen[f"{role}-{rank}"]) for role in ("actor", "critic", "reference")}) == 1
-    assert len({device(guest) for guest in seen.values()}) == 6
+        assert len({device(thirds[f"{role}-{rank}"]) for role in ("actor", "critic", "reference")}) == 1
+    assert len({device(guest) for guest in thirds.values()}) == 6
 
 
 @pytest.mark.usefixtures("ray_5_nodes_14_gpus")
