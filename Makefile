@@ -25,8 +25,11 @@ quickstart: venv-core  ## set up, then run a job with all five roles on an embed
 
 test: test-core test-openrlhf test-verl  ## set up, then run all checks and tests, but those of test-long
 
+# Jobs on the shared cluster mostly wait for processes to start; all other tests run beside them, and are shown after them.
 test-core: lint  ## those that need no framework
-	$(CORE)/bin/python -m pytest --durations 25
+	@log=$$(mktemp); $(CORE)/bin/python -m pytest --durations 15 -m "not shared_cluster" >$$log 2>&1 & beside=$$!; \
+	  $(CORE)/bin/python -m pytest --durations 15 -m shared_cluster; status=$$?; \
+	  wait $$beside || status=1; cat $$log; rm -f $$log; exit $$status
 
 test-openrlhf: venv-openrlhf  ## those with real OpenRLHF, DeepSpeed and vLLM
 	$(OPENRLHF)/bin/python -m pytest --durations 15 --timeout 900 -m "not long" tests/openrlhf_config tests/openrlhf_runs

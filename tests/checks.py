@@ -15,6 +15,8 @@ import psutil
 DEADLINE_S = 30.0
 MARK = "DLRL_TEST_PROCESS"
 """In the environment of all processes that a test process starts."""
+_HOSTS = ("ray::Master", "ray::TrainerHost", "ray::WorkloadHost")
+"""What the command lines of a job's processes begin with."""
 _connected_to: list[str] = []
 """The cluster of the connection that the last test left."""
 
@@ -71,23 +73,9 @@ def assert_nothing_left() -> None:
 
     wait_until(lambda: not living_actors(), "all actors of jobs are gone")
     wait_until(lambda: not standing_reservations(), "all reservations are released")
-    wait_until(lambda: not job_processes(), "all processes of jobs are gone")
+    wait_until(lambda: not processes_called(*_HOSTS), "all processes of jobs are gone")
     memory = Path(os.environ.get("DLRL_MEMORY", "/dev/shm"))
     wait_until(lambda: not list(memory.glob(f"dlrl-{os.getuid()}/*")), "no state is left in memory")
-
-
-def job_processes() -> list[str]:
-    """Command lines of Ray workers that are a Master, a trainer or a workload."""
-    hosts = ("ray::Master", "ray::TrainerHost", "ray::WorkloadHost")
-    found = []
-    for process in psutil.process_iter():
-        try:
-            line = " ".join(process.cmdline())
-        except (psutil.NoSuchProcess, psutil.ZombieProcess):
-            continue
-        if line.startswith(hosts):
-            found.append(line)
-    return found
 
 
 def processes_called(*titles: str) -> list[psutil.Process]:
@@ -95,8 +83,8 @@ def processes_called(*titles: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            is_ours = process.environ().get(MARK) == os.environ[MARK]
-            if is_ours and " ".join(process.cmdline()).startswith(titles):
+            is_called_so = " ".join(process.cmdline()).startswith(titles)
+            if is_called_so and process.environ().get(MARK) == os.environ.get(MARK):
                 found.append(process)
         except psutil.Error:
             continue

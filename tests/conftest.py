@@ -47,6 +47,14 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of the shared cluster have a mark, so that `make test-core` can run all others beside them."""
+    for item in items:
+        if "cluster_2_nodes_8_gpus" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.shared_cluster)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Tests of one cluster in a row share a connection; any other test finds this process connected to none."""
     if not any(name.startswith("ray_") for name in getattr(item, "fixturenames", ())):
