@@ -37,7 +37,7 @@ class Run:
     master_restarts: int
 
 
-def job(*, is_fair_game: bool = True, spare_nodes: int = 0, **config: Any) -> RLJob:
+def job(*, spare_nodes: int = 0, **config: Any) -> RLJob:
     """Five roles: two with state and collectives, three that answer questions."""
     return (
         RLJobBuilder()
@@ -52,7 +52,7 @@ def job(*, is_fair_game: bool = True, spare_nodes: int = 0, **config: Any) -> RL
         .reference(HERE, "Pure").failover("workload")
         .reward(HERE, "Pure").failover("workload")
         .restart_budget(workload=100, role=100, job=100, node=1000, backoff_s=0.0)
-        .allow_chaos(is_fair_game)
+        .allow_chaos()
         .build()
     )  # fmt: skip
 

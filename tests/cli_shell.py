@@ -21,8 +21,8 @@ from unittest import mock
 import psutil
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PACED = Path(__file__).parent / "jobs" / "paced.yaml"
+ROOT = Path(__file__).parents[1]
+PACED = Path(__file__).parent / "cli" / "jobs" / "paced.yaml"
 DLRL = Path(sys.executable).parent / "dlrl"
 MARK = "DLRL_TEST_MARK"
 
