@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from unittest import mock
 
 import psutil
 import pytest
+from checks import short_temp_folder
 
 ROOT = Path(__file__).parents[1]
 PACED = Path(__file__).parent / "cli" / "jobs" / "paced.yaml"
@@ -117,6 +119,15 @@ class Shell:
 
     def temp_files(self) -> list[Path]:
         return list(self.temp.iterdir())
+
+
+@contextlib.contextmanager
+def new_shell() -> Iterator[Shell]:
+    """A shell whose folder is gone after it."""
+    folder = short_temp_folder()
+    (folder / "t").mkdir()
+    yield Shell(folder)
+    shutil.rmtree(folder)
 
 
 @contextlib.contextmanager

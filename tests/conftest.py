@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from checks import MARK, connected, disconnect
+from cli_shell import Shell, new_shell
 
 from dlrl_core.plan import ClusterView
 
@@ -69,6 +70,13 @@ def dlrl_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("RAY_ADDRESS", "DLRL_STORE", "DLRL_PLUGINS"):
         monkeypatch.delenv(name, raising=False)
     return home
+
+
+@pytest.fixture
+def shell() -> Iterator[Shell]:
+    """Runs `dlrl`; what it writes is gone after the test."""
+    with new_shell() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

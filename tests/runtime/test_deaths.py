@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from checks import connected, short_temp_folder, wait_until
-from cli_shell import Shell
+from checks import connected, wait_until
 from soak import exactness
 
 from dlrl_chaos.chaos import Chaos
@@ -209,14 +207,6 @@ def test_dlrl_chaos_hits_whom_it_is_told_to(ray_job, cluster_2_nodes_8_gpus, she
     assert (ran.code, ran.out) == (0, f"kill of 'rollout-1' at step {step}\n")
     ray_job.wait_for_restart("rollout-1", before)
     assert ray_job.steps_on().restarted(before) == {"rollout-1"}
-
-
-@pytest.fixture
-def shell() -> Iterator[Shell]:
-    folder = short_temp_folder()
-    (folder / "t").mkdir()
-    yield Shell(folder)
-    shutil.rmtree(folder)
 
 
 def test_after_all_these_deaths_every_step_was_applied_once_and_the_end_is_bit_identical(ray_job):
