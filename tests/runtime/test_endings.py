@@ -26,10 +26,10 @@ from dlrl_core.errors import (
 HERE = "sample_jobs.endings"
 
 
-def job(trainer: str, workload: str = "Worker", total: int = 2, **config):
+def job(trainer: str, workload: str = "Worker", total: int = 1, restarts: int = 1, **config):
     builder = RLJobBuilder().device_per_node(total).config(config).trainer(HERE, trainer)
     builder = builder.actor(HERE, workload).total(total)
-    return builder.restart_budget(workload=1, role=1, job=1, backoff_s=0.0).build()
+    return builder.restart_budget(workload=restarts, role=restarts, job=restarts, backoff_s=0.0).build()
 
 
 def record_of(name: str):
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.usefixtures("ray_2_nodes_8_gpus")
 
 
 def test_a_finished_job_returns_what_fit_returned_and_its_record_says_finished():
-    done = job("Finishes", word="done")
+    done = job("Finishes", total=2, word="done")
     result = done.submit("finishes")
     assert result.value["job"] == "done"
     assert len(result.value["pids"]) == 2
@@ -67,6 +67,7 @@ FAILURES = {
 }
 """What is said of the job that has this trainer, or this workload."""
 WORKLOADS = ("RefusesToStart", "DiesAtStart")
+DEATHS = ("DiesAtStart", "LosesWorkload", "LosesIdleWorkload", "Dies")
 AT_ONCE = 3
 
 
@@ -86,7 +87,9 @@ def failed(cluster_2_nodes_8_gpus, tmp_path_factory):
 
 
 def submit_failing(cls: str):
-    failing = job("Finishes", cls) if cls in WORKLOADS else job(cls)
+    """A death may be survived once; an error may not."""
+    trainer, workload = ("Finishes", cls) if cls in WORKLOADS else (cls, "Worker")
+    failing = job(trainer, workload, total=2 if cls == "RefusesToStart" else 1, restarts=int(cls in DEATHS))
     return failing.submit(cls, blocking=False)
 
 
@@ -166,7 +169,7 @@ def test_three_jobs_of_one_driver_and_one_of_another_process_finish_side_by_side
         env={**os.environ, "PYTHONPATH": tests, "DLRL_HOME": str(dlrl_home)},
     )
     names = ["one", "two", "three"]
-    handles = [job("Finishes", word=name).submit(name, blocking=False) for name in names]
+    handles = [job("Finishes", total=2, word=name).submit(name, blocking=False) for name in names]
     results = [handle.wait(timeout=100) for handle in handles]
     assert [result.value["job"] for result in results] == names
     assert len({pid for result in results for pid in result.value["pids"]}) == 6
