@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,12 @@ def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEAD
             return found
         time.sleep(0.05)
     raise AssertionError(f"not within {deadline_s:g} s: {what}")
+
+
+def batches(names: Iterable[str], size: int) -> list[list[str]]:
+    """The names in lists of so many: jobs that run at once, because each of them mostly waits."""
+    all_names = list(names)
+    return [all_names[start : start + size] for start in range(0, len(all_names), size)]
 
 
 def short_temp_folder() -> Path:

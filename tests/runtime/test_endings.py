@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from checks import assert_nothing_left, connected, is_running, master_pid, wait_until
+from checks import assert_nothing_left, batches, connected, is_running, master_pid, wait_until
 
 from dlrl_core import RLJobBuilder
 from dlrl_core.context import JobContext, default_store_url, open_store
@@ -77,8 +77,8 @@ def failed(cluster_2_nodes_8_gpus, tmp_path_factory):
     found = {}
     with pytest.MonkeyPatch.context() as patch, connected(cluster_2_nodes_8_gpus):
         patch.setenv("DLRL_HOME", str(tmp_path_factory.mktemp("home")))
-        for start in range(0, len(FAILURES), AT_ONCE):
-            handles = {cls: submit_failing(cls) for cls in list(FAILURES)[start : start + AT_ONCE]}
+        for names in batches(FAILURES, AT_ONCE):
+            handles = {cls: submit_failing(cls) for cls in names}
             for cls, handle in handles.items():
                 with pytest.raises(JobFailedError) as raised:
                     handle.wait(timeout=90)
