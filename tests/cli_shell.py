@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -40,6 +41,17 @@ class Ran:
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+class _OwnStream(io.StringIO):
+    """Keeps what the command's own thread writes: Ray's threads print of workers that died, whenever they hear of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._owner = threading.get_ident()
+
+    def write(self, text: str) -> int:
+        return super().write(text) if threading.get_ident() == self._owner else len(text)
 
 
 @dataclass
@@ -83,7 +95,7 @@ class Shell:
         """How the command ends when its `main` is called in this process, as if it had just been started."""
         from dlrl_core.cli.app import main
 
-        out, err = io.StringIO(), io.StringIO()
+        out, err = _OwnStream(), _OwnStream()
         with (
             _as_if_started(list(map(str, words)), self.environment(**(env or {}))),
             contextlib.chdir(cwd),

@@ -119,12 +119,12 @@ def test_a_call_that_must_not_be_replayed_leads_back_to_the_commit_instead(ended
 
 @pytest.mark.usefixtures("ray_2_nodes_8_gpus")
 def test_a_hung_call_is_ended_with_its_stacks_in_the_journal(tmp_path):
-    handle = job(tmp_path, "add", cls="Counter", scope="workload", hang_s=2.0, steps=40, pause_s=0.1).submit(
+    handle = job(tmp_path, "add", cls="Counter", scope="workload", hang_s=2.0, steps=25, pause_s=0.1).submit(
         "hangs", blocking=False
     )
     wait_until(lambda: (handle.status().step or 0) >= 2, "two steps are done", 60)
     Chaos("hangs").inject("actor-1", "hang")
-    assert handle.wait(timeout=90).value["step"] == 39
+    assert handle.wait(timeout=90).value["step"] == 24
     hung = [event for event in context_of("hangs").journal() if event.kind == "hung"]
     assert "its call 'add' has run for" in hung[0].message and "(limit 2 s)" in hung[0].message
     assert "suffer" in hung[0].data["stacks"]
