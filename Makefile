@@ -7,6 +7,8 @@ PYTHON ?= python3
 CORE := .venvs/core
 OPENRLHF := .venvs/openrlhf
 VERL := .venvs/verl
+SEEDS ?= 200
+FIRST ?= 0
 BENCHMARKS := planning calls startup commits failover
 , := ,
 
@@ -23,8 +25,11 @@ quickstart: venv-core  ## set up, then run a job with all five roles on an embed
 
 test: test-core test-openrlhf test-verl  ## set up, then run all checks and tests, but those of test-long
 
+# Jobs on the shared cluster mostly wait for processes to start; all other tests run beside them, and are shown after them.
 test-core: lint  ## those that need no framework
-	$(CORE)/bin/python -m pytest --durations 25 -m "not long"
+	@log=$$(mktemp); $(CORE)/bin/python -m pytest --durations 15 -m "not shared_cluster and not long" >$$log 2>&1 & beside=$$!; \
+	  $(CORE)/bin/python -m pytest --durations 15 -m "shared_cluster and not long"; status=$$?; \
+	  wait $$beside || status=1; cat $$log; rm -f $$log; exit $$status
 
 test-openrlhf: venv-openrlhf  ## those with real OpenRLHF, DeepSpeed and vLLM
 	$(OPENRLHF)/bin/python -m pytest --durations 15 --timeout 900 -m "framework and not long" tests/openrlhf_config tests/openrlhf_runs
@@ -56,8 +61,8 @@ bench: venv-core venv-openrlhf venv-verl  ## run every benchmark; fails if one m
 	  echo "== benchmarks/verl_overhead.py"; $(VERL)/bin/python -m benchmarks.verl_overhead || status=1; \
 	  exit $$status
 
-soak: venv-core  ## run the exactness job 200 times under random faults; writes docs/explanation/soak.md
-	$(CORE)/bin/python tests/soak/exactness.py 200
+soak: venv-core  ## the exactness job under random faults: SEEDS=200 of them from FIRST=0 on; tests/soak/soak.csv has the rows
+	$(CORE)/bin/python tests/soak/run.py --seeds $(SEEDS) --first $(FIRST)
 
 venv-core: $(CORE)/.made  ## the environment of the core
 venv-openrlhf: $(OPENRLHF)/.made  ## the environment of the OpenRLHF adapter, without CUDA

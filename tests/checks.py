@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ import psutil
 DEADLINE_S = 30.0
 MARK = "DLRL_TEST_PROCESS"
 """In the environment of all processes that a test process starts."""
+_HOSTS = ("ray::Master", "ray::TrainerHost", "ray::WorkloadHost")
+"""What the command lines of a job's processes begin with."""
+_connected_to: list[str] = []
+"""The cluster of the connection that the last test left."""
 
 
 def wait_until(
@@ -29,10 +34,45 @@ def wait_until(
     raise AssertionError(f"not within {deadline_s:g} s: {what}")
 
 
+def batches(names: Iterable[str], size: int) -> list[list[str]]:
+    """The names in lists of so many: jobs that run at once, because each of them mostly waits."""
+    all_names = list(names)
+    return [all_names[start : start + size] for start in range(0, len(all_names), size)]
+
+
 def short_temp_folder() -> Path:
     """A folder whose path is short enough for Ray's sockets, and that the end of the run removes in any case."""
     base = Path(os.environ.get("DLRL_TEST_TMP", "/tmp/d"))
     return Path(tempfile.mkdtemp(prefix=f"{base.name}-", dir=base.parent))
+
+
+@contextmanager
+def connected(address: str) -> Iterator[None]:
+    """This process is connected to the cluster, and stays so: the next test may be of the same one.
+
+    At the end, nothing of any job may be left on it.
+    """
+    import ray
+
+    if _connected_to != [address] or not ray.is_initialized():
+        disconnect()
+        ray.init(address=address, log_to_driver=False, configure_logging=False)
+        _connected_to.append(address)
+    try:
+        yield
+        assert_nothing_left()
+    except BaseException:
+        disconnect()
+        raise
+
+
+def disconnect() -> None:
+    """End the connection that `connected` left, if there is one."""
+    if _connected_to:
+        import ray
+
+        ray.shutdown()
+        _connected_to.clear()
 
 
 def assert_nothing_left() -> None:
@@ -41,23 +81,9 @@ def assert_nothing_left() -> None:
 
     wait_until(lambda: not living_actors(), "all actors of jobs are gone")
     wait_until(lambda: not standing_reservations(), "all reservations are released")
-    wait_until(lambda: not job_processes(), "all processes of jobs are gone")
+    wait_until(lambda: not processes_called(*_HOSTS), "all processes of jobs are gone")
     memory = Path(os.environ.get("DLRL_MEMORY", "/dev/shm"))
     wait_until(lambda: not list(memory.glob(f"dlrl-{os.getuid()}/*")), "no state is left in memory")
-
-
-def job_processes() -> list[str]:
-    """Command lines of Ray workers that are a Master, a trainer or a workload."""
-    hosts = ("ray::Master", "ray::TrainerHost", "ray::WorkloadHost")
-    found = []
-    for process in psutil.process_iter():
-        try:
-            line = " ".join(process.cmdline())
-        except (psutil.NoSuchProcess, psutil.ZombieProcess):
-            continue
-        if line.startswith(hosts):
-            found.append(line)
-    return found
 
 
 def processes_called(*titles: str) -> list[psutil.Process]:
@@ -65,8 +91,8 @@ def processes_called(*titles: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            is_ours = process.environ().get(MARK) == os.environ[MARK]
-            if is_ours and " ".join(process.cmdline()).startswith(titles):
+            is_called_so = " ".join(process.cmdline()).startswith(titles)
+            if is_called_so and process.environ().get(MARK) == os.environ.get(MARK):
                 found.append(process)
         except psutil.Error:
             continue

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from checks import MARK, assert_nothing_left
+from checks import MARK, connected, disconnect
+from cli_shell import Shell, new_shell
 
 from dlrl_core.plan import ClusterView
 
@@ -43,8 +44,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Runs of a framework have the marker `framework`; where what a test needs is missing, it is skipped."""
+    """Set markers: `framework` on its runs, `shared_cluster` on tests that `make test-core` runs in a process of theirs.
+
+    Where what a test needs is missing, it is skipped.
+    """
     for item in items:
+        if "cluster_2_nodes_8_gpus" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.shared_cluster)
         if item.path.parent.name.endswith("_runs"):
             item.add_marker("framework")
         needed = [mark.kwargs["needs"] for mark in item.iter_markers("framework") if "needs" in mark.kwargs]
@@ -58,6 +64,13 @@ def pytest_unconfigure() -> None:
         _guard.stdin.close()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests of one cluster in a row share a connection; any other test finds this process connected to none."""
+    if not any(name.startswith("ray_") for name in getattr(item, "fixturenames", ())):
+        disconnect()
+
+
 @pytest.fixture(autouse=True)
 def dlrl_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Records of a test's jobs go to a folder of the test; no cluster is named by accident."""
@@ -66,6 +79,13 @@ def dlrl_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("RAY_ADDRESS", "DLRL_STORE", "DLRL_PLUGINS"):
         monkeypatch.delenv(name, raising=False)
     return home
+
+
+@pytest.fixture
+def shell() -> Iterator[Shell]:
+    """Runs `dlrl`; what it writes is gone after the test."""
+    with new_shell() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")
@@ -83,11 +103,5 @@ def cluster_2_nodes_8_gpus() -> Iterator[str]:
 @pytest.fixture
 def ray_2_nodes_8_gpus(cluster_2_nodes_8_gpus: str) -> Iterator[str]:
     """This process is connected to the cluster; after the test, nothing of any job may be left on it."""
-    import ray
-
-    ray.init(address=cluster_2_nodes_8_gpus, log_to_driver=False, configure_logging=False)
-    try:
+    with connected(cluster_2_nodes_8_gpus):
         yield cluster_2_nodes_8_gpus
-        assert_nothing_left()
-    finally:
-        ray.shutdown()

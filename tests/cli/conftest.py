@@ -1,8 +1,7 @@
-"""A shell for each test, or for all tests of a module; and machines for the doctor, on which nothing is installed."""
+"""A shell for all tests of a module; and machines for the doctor, on which nothing is installed."""
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,27 +9,15 @@ from pathlib import Path
 import packaging.requirements  # noqa: F401 - a bare machine hides everything that is installed here
 import pytest
 from bare_machine import BareMachine
-from checks import short_temp_folder
-from cli_shell import Shell
+from cli_shell import Shell, new_shell
 
 from dlrl_vllm import framework_install
 
 
-def _shell() -> Iterator[Shell]:
-    folder = short_temp_folder()
-    (folder / "t").mkdir()
-    yield Shell(folder)
-    shutil.rmtree(folder)
-
-
-@pytest.fixture
-def shell() -> Iterator[Shell]:
-    yield from _shell()
-
-
 @pytest.fixture(scope="module")
 def module_shell() -> Iterator[Shell]:
-    yield from _shell()
+    with new_shell() as made:
+        yield made
 
 
 @pytest.fixture

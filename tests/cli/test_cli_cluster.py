@@ -6,14 +6,13 @@ import json
 import os
 import re
 import signal
-from contextlib import contextmanager
 
 import pytest
 import ray
 from checks import wait_until
 from cli_shell import PACED, ROOT, acme_path
 
-from dlrl_core.scheduler.cluster_probe import living_actors, standing_reservations
+from dlrl_core.scheduler.cluster_probe import living_actors
 from dlrl_core.scheduler.names import MASTER
 from dlrl_core.scheduler.workload_launcher import find_actor, kill
 
@@ -21,22 +20,10 @@ ENDLESS = ("--set", "steps=100000")
 AWAY = "redis://127.0.0.1:1/0"
 
 
-@pytest.fixture(scope="module")
-def address(cluster_2_nodes_8_gpus):
-    """A cluster on which these tests leave nothing."""
-    yield cluster_2_nodes_8_gpus
-    with joined(cluster_2_nodes_8_gpus):
-        wait_until(lambda: not living_actors() and not standing_reservations(), "the cluster is empty")
-
-
-@contextmanager
-def joined(address):
-    """This process is a driver of the cluster."""
-    ray.init(address=address, log_to_driver=False, configure_logging=False)
-    try:
-        yield
-    finally:
-        ray.shutdown()
+@pytest.fixture
+def address(ray_2_nodes_8_gpus):
+    """A cluster that this process has joined, and on which these tests leave nothing."""
+    return ray_2_nodes_8_gpus
 
 
 def test_plan_on_a_real_cluster_names_its_nodes(shell, address):
@@ -167,13 +154,12 @@ def test_without_its_store_status_still_shows_the_jobs_that_have_a_master(shell,
 def test_doctor_finds_what_a_lost_master_left_behind_and_how_to_remove_it(shell, address):
     submitted = shell.run("run", PACED, "--name", "orphan", "--address", address, "--detach", "--json", *ENDLESS)
     assert (submitted.code, submitted.json["name"]) == (0, "orphan")
-    with joined(address):
-        wait_until(lambda: len(living_actors().get("orphan", [])) == 3, "all its processes have started")
-        kill(find_actor("orphan", MASTER))
-        wait_until(lambda: find_actor("orphan", MASTER) is None, "the Master is gone")
+    wait_until(lambda: len(living_actors().get("orphan", [])) == 3, "all its processes have started")
+    kill(find_actor("orphan", MASTER))
+    wait_until(lambda: find_actor("orphan", MASTER) is None, "the Master is gone")
 
-        examined = shell.run("doctor", "--address", address, "--json")
-        listed = shell.run("status", "orphan", "--address", address)
+    examined = shell.run("doctor", "--address", address, "--json")
+    listed = shell.run("status", "orphan", "--address", address)
 
     orphans = [check for check in examined.json["checks"] if check["subject"] == "orphans"]
     for check in orphans:
@@ -195,8 +181,8 @@ def follow(check, address):
         page = (ROOT / "docs" / "reference" / "cli.md").read_text()
         snippet = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1]
         code = snippet.replace("HOST:PORT", address).replace("THE_ID", group[1])
-        exec(f"{code}\nray.shutdown()", names)
+        ray.shutdown()  # the snippet joins the cluster by itself
+        exec(code, names)
         return
-    with joined(address):
-        for name in ("trainer", "actor-0"):
-            exec(check["todo"].partition(": ")[2].replace("actor-0", name), names)
+    for name in ("trainer", "actor-0"):
+        exec(check["todo"].partition(": ")[2].replace("actor-0", name), names)

@@ -77,7 +77,7 @@ def test_a_plugins_command_that_can_not_be_used_is_named(shell, tmp_path, name, 
 
 def test_help_costs_less_than_a_second_of_cpu(shell):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    ran = shell.run("--help")
+    ran = shell.run_process("--help")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
 
     assert ran.code == 0
@@ -123,7 +123,7 @@ def test_the_reference_page_names_every_command_option_and_exit_code(shell):
 
 
 def test_the_version_is_that_of_the_package(shell):
-    assert shell.run("--version").out == f"dlrl {__version__}\n"
+    assert shell.run_process("--version").out == f"dlrl {__version__}\n"
 
 
 def test_nothing_is_written_by_commands_that_only_look(shell):

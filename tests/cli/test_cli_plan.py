@@ -202,7 +202,7 @@ def test_ray_is_not_imported_for_pictures_or_described_clusters(shell, tmp_path)
     (tmp_path / "ray.py").write_text("raise SystemExit('ray was imported')\n")
     (tmp_path / "cluster.yaml").write_text("nodes: [{resources: {GPU: 8}}]")
     words = ["--cluster", "cluster.yaml", "--svg", "plan.svg", "--html", "plan.html"]
-    ran = shell.run("plan", QUICKSTART, *words, env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
+    ran = shell.run_process("plan", QUICKSTART, *words, env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
 
     assert ran.code == 0
     assert "ray was imported" not in ran.err
@@ -258,7 +258,7 @@ def test_what_a_framework_refuses_is_said_in_its_words(shell, tmp_path):
 
 
 def test_an_override_of_a_key_that_is_not_there_is_told(shell):
-    ran = shell.run("plan", PACED, "--set", "stepz=3")
+    ran = shell.run_process("plan", PACED, "--set", "stepz=3")
 
     assert ran.code == 0
     assert "override adds 'stepz', which the config did not have" in ran.err

@@ -14,7 +14,9 @@ from cli_shell import PACED
 @pytest.fixture(scope="module")
 def shared_run(module_shell):
     """One finished job, looked at by several tests."""
-    return module_shell.run("run", PACED, "--name", "shared", "--set", "steps=30", "--set", "pause_s=0.05", "--json")
+    return module_shell.run_process(
+        "run", PACED, "--name", "shared", "--set", "steps=30", "--set", "pause_s=0.05", "--json"
+    )
 
 
 def test_a_finished_job_gives_one_json_object_and_exit_code_0(shared_run):

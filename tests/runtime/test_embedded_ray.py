@@ -16,7 +16,7 @@ from checks import short_temp_folder, wait_until
 
 from dlrl_core.errors import ClusterError
 from dlrl_core.plan import ClusterView
-from dlrl_core.scheduler import local_cluster
+from dlrl_local_ray import local_cluster
 from dlrl_local_ray.keeper import remove
 from dlrl_local_ray.local_cluster import LocalCluster
 

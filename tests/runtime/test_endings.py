@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from checks import assert_nothing_left, is_running, master_pid, wait_until
+from checks import assert_nothing_left, batches, connected, is_running, master_pid, wait_until
 
 from dlrl_core import RLJobBuilder
 from dlrl_core.context import JobContext, default_store_url, open_store
@@ -26,10 +26,10 @@ from dlrl_core.errors import (
 HERE = "sample_jobs.endings"
 
 
-def job(trainer: str, workload: str = "Worker", total: int = 2, **config):
-    return (
-        RLJobBuilder().device_per_node(total).config(config).trainer(HERE, trainer).actor(HERE, workload).total(total)
-    ).build()
+def job(trainer: str, workload: str = "Worker", total: int = 1, restarts: int = 1, **config):
+    builder = RLJobBuilder().device_per_node(total).config(config).trainer(HERE, trainer)
+    builder = builder.actor(HERE, workload).total(total)
+    return builder.restart_budget(workload=restarts, role=restarts, job=restarts, backoff_s=0.0).build()
 
 
 def record_of(name: str):
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.usefixtures("ray_2_nodes_8_gpus")
 
 
 def test_a_finished_job_returns_what_fit_returned_and_its_record_says_finished():
-    done = job("Finishes", word="done")
+    done = job("Finishes", total=2, word="done")
     result = done.submit("finishes")
     assert result.value["job"] == "done"
     assert len(result.value["pids"]) == 2
@@ -53,46 +53,61 @@ def test_a_finished_job_returns_what_fit_returned_and_its_record_says_finished()
     assert done.status().state == "finished"
 
 
-@pytest.mark.parametrize(
-    ("trainer", "workload", "message"),
-    [
-        ("Raises", "Worker", "the trainer raised RuntimeError: the loss is not a number in 'fit' at step 3"),
-        ("FailsInInit", "Worker", "the trainer raised KeyError: 'tokenizer' in 'init'"),
-        ("MeetsError", "Worker", "raised ValueError: the data is bad in 'raise_error'"),
-        (
-            "Finishes",
-            "RefusesToStart",
-            "workload 'actor-1' could not start 'sample_jobs.endings.RefusesToStart': OSError: ",
-        ),
-        ("Finishes", "DiesAtStart", "died during 'construct'"),
-        (
-            "MeetsErrorThroughHandle",
-            "Worker",
-            "role 'actor' rank 0 raised ValueError: the data is bad in 'raise_error'",
-        ),
-        ("MeetsUnsendable", "Worker", "could not run 'unsendable': TypeError"),
-        ("LosesWorkload", "Worker", "died during 'die'"),
-        ("LosesIdleWorkload", "Worker", "workload 'actor-0' died"),
-        ("Dies", "Worker", "the trainer's process died"),
-    ],
-)
-def test_a_failed_job_raises_the_first_cause_in_one_sentence(trainer, workload, message):
-    with pytest.raises(JobFailedError) as raised:
-        job(trainer, workload).submit("fails")
-    first_line = str(raised.value).splitlines()[0]
-    assert first_line.startswith("job 'fails' failed: ")
-    assert message in first_line
-    record = record_of("fails")
+FAILURES = {
+    "Raises": "the trainer raised RuntimeError: the loss is not a number in 'fit' at step 3",
+    "FailsInInit": "the trainer raised KeyError: 'tokenizer' in 'init'",
+    "MeetsError": "raised ValueError: the data is bad in 'raise_error'",
+    "RefusesToStart": "workload 'actor-1' could not start 'sample_jobs.endings.RefusesToStart': OSError: ",
+    "DiesAtStart": "died during 'construct'",
+    "MeetsErrorThroughHandle": "role 'actor' rank 0 raised ValueError: the data is bad in 'raise_error'",
+    "MeetsUnsendable": "could not run 'unsendable': TypeError",
+    "LosesWorkload": "died during 'die'",
+    "LosesIdleWorkload": "workload 'actor-0' died",
+    "Dies": "the trainer's process died",
+}
+"""What is said of the job that has this trainer, or this workload."""
+WORKLOADS = ("RefusesToStart", "DiesAtStart")
+DEATHS = ("DiesAtStart", "LosesWorkload", "LosesIdleWorkload", "Dies")
+AT_ONCE = 3
+
+
+@pytest.fixture(scope="module")
+def failed(cluster_2_nodes_8_gpus, tmp_path_factory):
+    """By the class of each job that fails: what its driver hears, its record and its journal."""
+    found = {}
+    with pytest.MonkeyPatch.context() as patch, connected(cluster_2_nodes_8_gpus):
+        patch.setenv("DLRL_HOME", str(tmp_path_factory.mktemp("home")))
+        for names in batches(FAILURES, AT_ONCE):
+            handles = {cls: submit_failing(cls) for cls in names}
+            for cls, handle in handles.items():
+                with pytest.raises(JobFailedError) as raised:
+                    handle.wait(timeout=90)
+                found[cls] = raised.value, record_of(cls), journal_of(cls)
+    return found
+
+
+def submit_failing(cls: str):
+    """A death may be survived once; an error may not."""
+    trainer, workload = ("Finishes", cls) if cls in WORKLOADS else (cls, "Worker")
+    failing = job(trainer, workload, total=2 if cls == "RefusesToStart" else 1, restarts=int(cls in DEATHS))
+    return failing.submit(cls, blocking=False)
+
+
+@pytest.mark.parametrize("cls", FAILURES)
+def test_a_failed_job_raises_the_first_cause_in_one_sentence(failed, cls):
+    error, record, journal = failed[cls]
+    first_line = str(error).splitlines()[0]
+    assert first_line.startswith(f"job '{cls}' failed: ")
+    assert FAILURES[cls] in first_line
     assert record.state == "failed"
-    assert message in (record.why or "")
-    assert any(message in event for event in journal_of("fails"))
+    assert FAILURES[cls] in (record.why or "")
+    assert any(FAILURES[cls] in event for event in journal)
 
 
-def test_the_users_own_exception_is_the_direct_cause():
-    with pytest.raises(JobFailedError) as raised:
-        job("MeetsError").submit("cause")
-    assert isinstance(raised.value.__cause__, ValueError)
-    assert 'raise ValueError("the data is bad")' in str(raised.value)
+def test_the_users_own_exception_is_the_direct_cause(failed):
+    error, _, _ = failed["MeetsError"]
+    assert isinstance(error.__cause__, ValueError)
+    assert 'raise ValueError("the data is bad")' in str(error)
 
 
 def test_a_stopped_job_ends_all_its_processes_and_wait_says_so(tmp_path):
@@ -154,7 +169,7 @@ def test_three_jobs_of_one_driver_and_one_of_another_process_finish_side_by_side
         env={**os.environ, "PYTHONPATH": tests, "DLRL_HOME": str(dlrl_home)},
     )
     names = ["one", "two", "three"]
-    handles = [job("Finishes", word=name).submit(name, blocking=False) for name in names]
+    handles = [job("Finishes", total=2, word=name).submit(name, blocking=False) for name in names]
     results = [handle.wait(timeout=100) for handle in handles]
     assert [result.value["job"] for result in results] == names
     assert len({pid for result in results for pid in result.value["pids"]}) == 6

@@ -63,7 +63,7 @@ def applied(value) -> list[list[int]]:
 
 
 def test_workloads_of_a_lost_node_move_to_the_spare_and_no_durable_commit_is_lost(cluster):
-    expected = exactness.job(steps=30).submit("exact").value
+    expected = exactness.job(steps=30, pause_s=0).submit("exact").value
     handle = started(spare_nodes=1)
     plan = handle.status().view["plan"]
     victim = victim_of(handle)

@@ -1,22 +1,17 @@
-"""Where workloads really sit, asked from inside them, on clusters of two, three and five nodes."""
+"""Where workloads really sit, asked from inside them, on two nodes and on three of a cluster of five."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from checks import assert_nothing_left
+from checks import connected
 
 from dlrl_core import RLJobBuilder
 from dlrl_core.plan import ClusterView, NodeView
 from dlrl_local_ray.local_cluster import LocalCluster
 
 HERE = "sample_jobs.places"
-
-
-@pytest.fixture(scope="module")
-def cluster_3_nodes_6_gpus() -> Iterator[str]:
-    yield from _cluster(ClusterView.described(node_num=3, resources={"CPU": 8, "GPU": 2}))
 
 
 @pytest.fixture(scope="module")
@@ -27,36 +22,17 @@ def cluster_5_nodes_14_gpus() -> Iterator[str]:
         NodeView(node_id=str(index), free={"CPU": 8, "GPU": gpus}, labels={"rack": rack, "kind": kind})
         for index, (gpus, rack, kind) in enumerate(kinds)
     )
-    yield from _cluster(ClusterView(nodes=nodes))
-
-
-def _cluster(shape: ClusterView) -> Iterator[str]:
     cluster = LocalCluster()
     try:
-        yield cluster.add_nodes(shape)
+        yield cluster.add_nodes(ClusterView(nodes=nodes))
     finally:
         cluster.stop()
 
 
 @pytest.fixture
-def ray_3_nodes_6_gpus(cluster_3_nodes_6_gpus: str) -> Iterator[None]:
-    yield from _connected(cluster_3_nodes_6_gpus)
-
-
-@pytest.fixture
 def ray_5_nodes_14_gpus(cluster_5_nodes_14_gpus: str) -> Iterator[None]:
-    yield from _connected(cluster_5_nodes_14_gpus)
-
-
-def _connected(address: str) -> Iterator[None]:
-    import ray
-
-    ray.init(address=address, log_to_driver=False, configure_logging=False)
-    try:
+    with connected(cluster_5_nodes_14_gpus):
         yield
-        assert_nothing_left()
-    finally:
-        ray.shutdown()
 
 
 def builder(node_num: int, device_per_node: int, **config) -> RLJobBuilder:
@@ -64,13 +40,64 @@ def builder(node_num: int, device_per_node: int, **config) -> RLJobBuilder:
 
 
 def guests(job: RLJobBuilder) -> dict[str, dict]:
-    return {one["name"]: one for one in job.build().submit("places").value["last"]}
+    return by_name(job.build().submit("places").value)
+
+
+def by_name(value: dict) -> dict[str, dict]:
+    return {one["name"]: one for one in value["last"]}
 
 
 def device(guest: dict) -> tuple[str, tuple[str, ...]]:
     """The real device: its node, and its id there."""
     assert guest["ray_devices"] == guest["device_ids"]
     return guest["node"], guest["ray_devices"]
+
+
+def thirds() -> RLJobBuilder:
+    """Three roles of 3 nodes x 2 ranks on the same devices."""
+    job = builder(3, 2)
+    for role in ("actor", "critic", "reference"):
+        job = getattr(job, role)(HERE, "Guest").total(6).per_node(2).resource({"GPU": "1/3", "CPU": 0.5})
+    return job.with_collocation_all()
+
+
+def on_one_host() -> RLJobBuilder:
+    job = builder(3, 2).actor(HERE, "Guest").total(3).per_node(1).critic(HERE, "Guest").total(3)
+    return job.with_host_collocation("actor", "critic")
+
+
+def apart() -> RLJobBuilder:
+    job = builder(3, 2).actor(HERE, "Guest").total(2).rollout(HERE, "Guest").total(1).reward(HERE, "Guest")
+    return job.without_collocation("actor", "rollout", "reward")
+
+
+def strategies() -> RLJobBuilder:
+    """Actor and reference share devices, the critic their nodes, the rollout none; its parts have their own places."""
+    return (
+        builder(4, 4)
+        .actor(HERE, "Guest").total(2).node_labels({"kind": "H100"})
+        .reference(HERE, "Guest").total(2)
+        .critic(HERE, "Guest").total(2)
+        .rollout(HERE, "Guest")
+            .part("prefill").total(1).node_labels({"kind": "H100"}).resource({"GPU": 2})
+            .part("decode").total(2).per_node(1).node_labels({"kind": "L4"}).spread_over("rack")
+        .reward(HERE, "Guest").total(2).resource({"GPU": 0, "CPU": 0.5})
+        .with_collocation("actor", "reference")
+        .with_host_collocation("actor", "critic")
+        .without_collocation("actor", "rollout")
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def values(cluster_5_nodes_14_gpus: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
+    """What the trainers of four jobs returned; two of them were there at once."""
+    found = {}
+    with pytest.MonkeyPatch.context() as patch, connected(cluster_5_nodes_14_gpus):
+        patch.setenv("DLRL_HOME", str(tmp_path_factory.mktemp("home")))
+        for jobs in ((on_one_host, apart), (thirds,), (strategies,)):
+            handles = {job.__name__: job().build().submit(job.__name__, blocking=False) for job in jobs}
+            found.update({name: handle.wait(timeout=90).value for name, handle in handles.items()})
+    return found
 
 
 @pytest.mark.usefixtures("ray_2_nodes_8_gpus")
@@ -96,20 +123,24 @@ def test_a_workload_can_hold_several_whole_devices_on_2_nodes():
         assert sorted(ids) == ["0", "1", "2", "3"]
 
 
-@pytest.mark.usefixtures("ray_3_nodes_6_gpus")
-def test_a_role_of_3_nodes_x_2_ranks_fills_each_node_in_rank_order():
-    seen = guests(builder(3, 2).actor(HERE, "Guest").total(6).per_node(2))
+def test_a_role_of_3_nodes_x_2_ranks_fills_each_node_in_rank_order(values):
+    seen = by_name(values["thirds"])
     nodes = [seen[f"actor-{rank}"]["node"] for rank in range(6)]
     assert nodes[0::2] == nodes[1::2]
     assert len(set(nodes)) == 3
     assert [seen[f"actor-{rank}"]["local"] for rank in range(6)] == [(0, 2), (1, 2)] * 3
+    assert len({device(seen[f"actor-{rank}"]) for rank in range(6)}) == 6
+
+
+def test_three_roles_share_one_device_by_thirds_on_3_nodes(values):
+    seen = by_name(values["thirds"])
+    for rank in range(6):
+        assert len({device(seen[f"{role}-{rank}"]) for role in ("actor", "critic", "reference")}) == 1
     assert len({device(guest) for guest in seen.values()}) == 6
 
 
-@pytest.mark.usefixtures("ray_3_nodes_6_gpus")
-def test_host_collocation_shares_nodes_but_not_devices_on_3_nodes():
-    job = builder(3, 2).actor(HERE, "Guest").total(3).per_node(1).critic(HERE, "Guest").total(3)
-    seen = guests(job.with_host_collocation("actor", "critic"))
+def test_host_collocation_shares_nodes_but_not_devices_on_3_nodes(values):
+    seen = by_name(values["on_one_host"])
     for rank in range(3):
         actor, critic = seen[f"actor-{rank}"], seen[f"critic-{rank}"]
         assert actor["node"] == critic["node"]
@@ -117,44 +148,17 @@ def test_host_collocation_shares_nodes_but_not_devices_on_3_nodes():
     assert len({guest["node"] for guest in seen.values()}) == 3
 
 
-@pytest.mark.usefixtures("ray_3_nodes_6_gpus")
-def test_no_collocation_keeps_roles_on_different_nodes_on_3_nodes():
-    job = builder(3, 2).actor(HERE, "Guest").total(2).rollout(HERE, "Guest").total(1).reward(HERE, "Guest")
-    seen = guests(job.without_collocation("actor", "rollout", "reward"))
+def test_no_collocation_keeps_roles_on_different_nodes_on_3_nodes(values):
+    seen = by_name(values["apart"])
     assert seen["actor-0"]["node"] == seen["actor-1"]["node"]
     assert len({seen[name]["node"] for name in ("actor-0", "rollout-0", "reward-0")}) == 3
 
 
-@pytest.mark.usefixtures("ray_3_nodes_6_gpus")
-def test_three_roles_share_one_device_by_thirds_on_3_nodes():
-    job = builder(3, 2)
-    for role in ("actor", "critic", "reference"):
-        job = getattr(job, role)(HERE, "Guest").total(6).per_node(2).resource({"GPU": "1/3", "CPU": 0.5})
-    seen = guests(job.with_collocation_all())
-    for rank in range(6):
-        assert len({device(seen[f"{role}-{rank}"]) for role in ("actor", "critic", "reference")}) == 1
-    assert len({device(guest) for guest in seen.values()}) == 6
-
-
 @pytest.mark.usefixtures("ray_5_nodes_14_gpus")
-def test_all_three_strategies_with_parts_labels_and_a_spare_in_one_job_on_5_nodes():
-    """Actor and reference share devices, the critic their nodes, the rollout none; its parts have their own places."""
-    job = (
-        builder(4, 4)
-        .actor(HERE, "Guest").total(2).node_labels({"kind": "H100"})
-        .reference(HERE, "Guest").total(2)
-        .critic(HERE, "Guest").total(2)
-        .rollout(HERE, "Guest")
-            .part("prefill").total(1).node_labels({"kind": "H100"}).resource({"GPU": 2})
-            .part("decode").total(2).per_node(1).node_labels({"kind": "L4"}).spread_over("rack")
-        .reward(HERE, "Guest").total(2).resource({"GPU": 0, "CPU": 0.5})
-        .with_collocation("actor", "reference")
-        .with_host_collocation("actor", "critic")
-        .without_collocation("actor", "rollout")
-    )  # fmt: skip
-    plan = job.build().plan()
+def test_all_three_strategies_with_parts_and_labels_in_one_job_on_5_nodes(values):
+    plan = strategies().build().plan()
     assert [len(plan.of_role(role)) for role in plan.roles] == [2, 2, 2, 3, 2]
-    seen = guests(job)
+    seen = by_name(values["strategies"])
     for rank in range(2):
         assert device(seen[f"actor-{rank}"]) == device(seen[f"reference-{rank}"])
         assert seen[f"critic-{rank}"]["node"] == seen[f"actor-{rank}"]["node"]
@@ -176,11 +180,8 @@ def test_all_three_strategies_with_parts_labels_and_a_spare_in_one_job_on_5_node
     assert len(own) == len(set(own))
 
 
-@pytest.mark.usefixtures("ray_5_nodes_14_gpus")
-def test_a_part_of_a_role_is_called_as_a_group_of_its_own():
-    job = builder(1, 4).actor(HERE, "Guest").rollout(HERE, "Guest").part("prefill").total(1).part("decode").total(2)
-    value = job.build().submit("places").value
-    assert value["parts"] == {"prefill": ["rollout-0"], "decode": ["rollout-1", "rollout-2"]}
+def test_a_part_of_a_role_is_called_as_a_group_of_its_own(values):
+    assert values["strategies"]["parts"] == {"prefill": ["rollout-0"], "decode": ["rollout-1", "rollout-2"]}
 
 
 @pytest.mark.usefixtures("ray_5_nodes_14_gpus")

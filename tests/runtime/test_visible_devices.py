@@ -10,52 +10,54 @@ from dlrl_core.scheduler.cluster_probe import view_cluster
 HERE = "sample_jobs.places"
 
 
-def job(which: str | None, **config) -> RLJobBuilder:
-    """Two ranks of an actor behind a critic that takes the first devices, and a reward without devices."""
-    builder = RLJobBuilder().device_per_node(4).config(config).trainer(HERE, "Host")
-    builder = builder.critic(HERE, "Guest").total(1).actor(HERE, "Guest").total(2)
-    builder = builder if which is None else builder.visible_devices(which)
-    return builder.reward(HERE, "Guest").resource({"GPU": 0, "CPU": 0.5})
+def guests(builder: RLJobBuilder, address: str | None = None) -> dict[str, dict]:
+    return {one["name"]: one for one in builder.build().submit("sees", address=address).value["last"]}
 
 
-def guests(builder: RLJobBuilder) -> dict[str, dict]:
-    return {one["name"]: one for one in builder.build().submit("sees").value["last"]}
+@pytest.fixture(scope="module")
+def seen(cluster_2_nodes_8_gpus, tmp_path_factory) -> dict[str, dict]:
+    """What one job saw: the critic takes the first devices, and each role another way."""
+    builder = (
+        RLJobBuilder().node_num(2).device_per_node(4).trainer(HERE, "Host")
+        .critic(HERE, "Guest").total(2).per_node(2)
+        .actor(HERE, "Guest").total(2).per_node(2).visible_devices("role")
+        .rollout(HERE, "Guest").visible_devices("node")
+        .reference(HERE, "Guest").env({"CUDA_VISIBLE_DEVICES": "7"})
+        .reward(HERE, "Guest").resource({"GPU": 0, "CPU": 0.5})
+        .with_host_collocation("critic", "actor")
+    )  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DLRL_HOME", str(tmp_path_factory.mktemp("home")))
+        return guests(builder, cluster_2_nodes_8_gpus)
 
 
-@pytest.mark.usefixtures("ray_2_nodes_8_gpus")
-def test_by_default_a_process_sees_its_own_devices_alone():
-    seen = guests(job(None))
-    for name in ("actor-0", "actor-1", "critic-0"):
+def test_by_default_a_process_sees_its_own_devices_alone(seen):
+    for name in ("critic-0", "critic-1"):
         assert seen[name]["visible"] == ",".join(seen[name]["ray_devices"])
         assert len(seen[name]["ray_devices"]) == 1
     assert seen["reward-0"]["visible"] == ""
-    assert len({seen[name]["visible"] for name in ("actor-0", "actor-1", "critic-0")}) == 3
+    assert seen["critic-0"]["visible"] != seen["critic-1"]["visible"]
 
 
-@pytest.mark.usefixtures("ray_2_nodes_8_gpus")
-def test_a_framework_that_picks_by_local_rank_finds_its_own_device_there():
-    seen = guests(job("role"))
+def test_a_framework_that_picks_by_local_rank_finds_its_own_device_there(seen):
     actors = [seen["actor-0"], seen["actor-1"]]
     assert actors[0]["visible"] == actors[1]["visible"]
     visible = actors[0]["visible"].split(",")
     assert len(visible) == 2
     for actor in actors:
+        assert actor["node"] == seen["critic-0"]["node"] == seen["critic-1"]["node"]
         assert (visible[actor["local"][0]],) == actor["ray_devices"] == actor["device_ids"]
-    assert seen["critic-0"]["visible"] not in visible
+    assert not {seen["critic-0"]["visible"], seen["critic-1"]["visible"]} & set(visible)
 
 
-@pytest.mark.usefixtures("ray_2_nodes_8_gpus")
-def test_a_process_can_be_left_alone_with_all_devices_of_its_node():
-    seen = guests(job("node"))
-    assert seen["actor-0"]["visible"] is None
-    assert len(seen["actor-0"]["device_ids"]) == 1
+def test_a_process_can_be_left_alone_with_all_devices_of_its_node(seen):
+    assert seen["rollout-0"]["visible"] is None
+    assert len(seen["rollout-0"]["device_ids"]) == 1
     assert seen["critic-0"]["visible"] == seen["critic-0"]["device_ids"][0]
 
 
-@pytest.mark.usefixtures("ray_2_nodes_8_gpus")
-def test_what_the_user_says_himself_is_not_touched():
-    builder = RLJobBuilder().trainer(HERE, "Host").actor(HERE, "Guest").env({"CUDA_VISIBLE_DEVICES": "7"})
-    assert guests(builder)["actor-0"]["visible"] == "7"
+def test_what_the_user_says_himself_is_not_touched(seen):
+    assert seen["reference-0"]["visible"] == "7"
 
 
 def test_npus_are_devices_too():

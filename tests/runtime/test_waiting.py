@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from checks import master_pid, wait_until
@@ -63,25 +59,19 @@ def test_a_job_that_no_cluster_state_would_fit_is_refused_within_two_seconds(ray
     assert "it would fit with" in str(raised.value)
 
 
-def test_a_job_waits_for_what_others_hold_and_status_says_for_what(ray_2_nodes_8_gpus, tmp_path):
+def test_a_job_waits_for_what_others_hold_and_status_says_for_what(ray_2_nodes_8_gpus, shell, dlrl_home):
+    env = {"DLRL_HOME": str(dlrl_home), "RAY_ADDRESS": ray_2_nodes_8_gpus, "COLUMNS": "300"}
     with somebody_holds_all_gpus():
         handle = job().submit("patient", blocking=False)
         status = wait_until(lambda: (now := handle.status()).waiting_for and now, "it says what it waits for")
         assert status.state == "reserving"
         assert "role 'actor' needs 2 x (1 GPU, 1 CPU); the cluster has 0 GPU" in status.waiting_for
-        shown = run_dlrl("status", "patient", address=ray_2_nodes_8_gpus)
+        shown = shell.run("status", "patient", env=env).out
         assert "waiting for" in shown and "role 'actor' needs 2 x (1 GPU, 1 CPU)" in " ".join(shown.split())
-        listed = json.loads(run_dlrl("status", "--json", address=ray_2_nodes_8_gpus))["jobs"]
+        listed = shell.run("status", "--json", env=env).json["jobs"]
         assert [row["waiting_for"] for row in listed] == [status.waiting_for]
     assert len(handle.wait(timeout=60).value["last"]) == 2
     assert handle.status().waiting_for is None
-
-
-def run_dlrl(*words: str, address: str) -> str:
-    """The real command, which joins the cluster as anybody would."""
-    command = [str(Path(sys.executable).with_name("dlrl")), *words, "--address", address]
-    env = {**os.environ, "COLUMNS": "300"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=env).stdout
 
 
 def test_a_wait_is_bounded_and_its_end_names_what_was_missing(ray_2_nodes_8_gpus):
