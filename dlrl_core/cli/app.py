@@ -193,20 +193,6 @@ def stop(
         stop_job(name, address, as_json=as_json)
 
 
-@app.command()
-def frameworks(as_json: AsJson = False) -> None:
-    """List the installed plugins and the frameworks they bring.
-
-    \b
-    Example:
-      dlrl frameworks --json
-    """
-    with errors_shown(as_json):
-        from dlrl_core.cli.framework_list import show_frameworks
-
-        show_frameworks(as_json=as_json)
-
-
 def main() -> None:
     """The entry point. Commands of plugins are added unless the first word is a command of dlrl's own."""
     if not {*sys.argv[1:2]} & own_commands():
@@ -221,7 +207,7 @@ def own_commands() -> set[str]:
 
 def add_plugin_commands() -> None:
     """Add each command that a plugin registers, and print on stderr which ones can't be used, and why."""
-    from dlrl_core.cli.framework_list import print_problems, quiet_plugins
+    from dlrl_core.cli.output import print_problems, quiet_plugins
 
     with quiet_plugins() as host:
         commands = host.commands()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+    from dlrl_core.plugin import PluginHost
 
 _PIPE_WIDTH = 160
 _STATE_STYLES = {
@@ -93,3 +97,25 @@ def fact_table(title: str | None = None) -> Table:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     return table
+
+
+@contextmanager
+def quiet_plugins() -> Iterator[PluginHost]:
+    """The plugins of this process. In the block, their problems are not logged: the caller shows them."""
+    from dlrl_core.plugin import plugin_host
+
+    log = logging.getLogger("dlrl.plugin")
+    was_disabled, log.disabled = log.disabled, True
+    try:
+        yield plugin_host()
+    finally:
+        log.disabled = was_disabled
+
+
+def print_problems(problems: list[str]) -> None:
+    """One line for each on stderr."""
+    from rich.text import Text
+
+    stderr = console(sys.stderr)
+    for problem in problems:
+        stderr.print(Text.assemble(("problem: ", "bold red"), problem), soft_wrap=True)

@@ -11,10 +11,6 @@ from typing import TYPE_CHECKING
 from dlrl_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from dlrl_core.context.incidents import FindingKind as FindingKind
-    from dlrl_core.context.incidents import Incident as Incident
-    from dlrl_core.context.incidents import Loss as Loss
-    from dlrl_core.context.incidents import Reason as Reason
     from dlrl_core.context.job_context import Change as Change
     from dlrl_core.context.job_context import JobContext as JobContext
     from dlrl_core.context.job_state import JobState as JobState
@@ -23,9 +19,13 @@ if TYPE_CHECKING:
     from dlrl_core.context.journal import JournalEvent as JournalEvent
     from dlrl_core.context.process_report import ProcessReport as ProcessReport
     from dlrl_core.context.process_report import WorkloadState as WorkloadState
+    from dlrl_core.context.records import FindingKind as FindingKind
+    from dlrl_core.context.records import Incident as Incident
     from dlrl_core.context.records import JobEnding as JobEnding
     from dlrl_core.context.records import JobRecord as JobRecord
+    from dlrl_core.context.records import Loss as Loss
     from dlrl_core.context.records import ProgressRecord as ProgressRecord
+    from dlrl_core.context.records import Reason as Reason
     from dlrl_core.context.records import TrainerRecord as TrainerRecord
     from dlrl_core.context.records import TrainerState as TrainerState
     from dlrl_core.context.records import WorkloadRecord as WorkloadRecord
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Change": "job_context",
-    "FindingKind": "incidents",
-    "Incident": "incidents",
+    "FindingKind": "records",
+    "Incident": "records",
     "JobEnding": "records",
-    "Loss": "incidents",
-    "Reason": "incidents",
+    "Loss": "records",
+    "Reason": "records",
     "JobContext": "job_context",
     "JobRecord": "records",
     "JobState": "job_state",

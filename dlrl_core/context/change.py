@@ -10,10 +10,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from dlrl_core.context.documents import job_documents, record_text, workload_key
-from dlrl_core.context.incidents import Incident, with_incident
 from dlrl_core.context.job_state import JobState, check_transition
 from dlrl_core.context.journal import JournalEvent
-from dlrl_core.context.records import JobRecord, WorkloadRecord
+from dlrl_core.context.records import Incident, JobRecord, WorkloadRecord, with_incident
 from dlrl_core.errors import ContextError
 from dlrl_core.spec.job_spec import validation_problems
 

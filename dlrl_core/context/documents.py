@@ -13,9 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from dlrl_core.context.incidents import Incident
-from dlrl_core.context.record_model import SCHEMA
-from dlrl_core.context.records import JobRecord, ProgressRecord, TrainerRecord, WorkloadRecord
+from dlrl_core.context.records import SCHEMA, Incident, JobRecord, ProgressRecord, TrainerRecord, WorkloadRecord
 from dlrl_core.context.store import check_schema
 from dlrl_core.errors import ContextError, SchemaError
 from dlrl_core.spec.job_spec import validation_problems

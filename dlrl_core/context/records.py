@@ -1,6 +1,10 @@
 """What is persisted of a job: frozen records that survive JSON.
 
 Free text in them is redacted on the way in. The spec is not: a restarted workload needs its real environment.
+
+An *incident* is what went wrong, what was concluded, decided, restarted and lost. The Master writes it when it decides,
+and completes it when all processes are ready again. `dlrl why`, `dlrl status`, the journal and the error of a failed
+job print it; none of them derives it a second time.
 """
 
 from __future__ import annotations
@@ -8,20 +12,133 @@ from __future__ import annotations
 import enum
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from dlrl_core.context.incidents import Incident, epoch_of
 from dlrl_core.context.job_state import JobState
 from dlrl_core.context.process_report import WorkloadState
-from dlrl_core.context.record_model import PersistedRecord
 from dlrl_core.context.redaction import RedactedText, redact
-from dlrl_core.errors import RemoteCause
+from dlrl_core.errors import ErrorIdentity, RemoteCause
 from dlrl_core.roles import RoleType
+from dlrl_core.spec.role_values import FailoverScope
 
+SCHEMA = 4
+"""Number of the record format. Raised with every new field: a Master must not drop what it can't read."""
 _LARGEST_RESULT = 1024 * 1024
 """A larger result is in memory only: it is lost if the Master dies before the driver has it, and the driver says so."""
+_REMEMBERED = 200
+"""Incidents that are kept in the record: budgets are counted from them."""
+
+
+class PersistedRecord(BaseModel):
+    """A frozen value that survives JSON and carries the number of its format."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,  # what can't be read may be a secret
+        ser_json_inf_nan="strings",  # a loss may be NaN, and must come back as NaN
+        ser_json_bytes="base64",
+        val_json_bytes="base64",
+    )
+
+    record_schema: int = SCHEMA
+
+
+class FindingKind(enum.StrEnum):
+    """What is wrong."""
+
+    PROCESS_DIED = "process_died"
+    HUNG = "hung"
+    """The process lives; its call takes too long, or it sends no reports."""
+    USER_ERROR = "user_error"
+    CALL_LOST = "call_lost"
+    """A call that must not be repeated was interrupted."""
+
+
+class Reason(enum.StrEnum):
+    """Why a scope was chosen."""
+
+    DECLARED = "declared"
+    """The role declares this scope."""
+    NO_COMMIT = "no_commit"
+    """The scope that the role declares needs a commit, and there is none."""
+    FIRST_ERROR = "first_error"
+    """User code raised this error for the first time at this step."""
+    ERROR_BEFORE_COMMIT = "error_before_commit"
+    SAME_ERROR_AGAIN = "same_error_again"
+    BUDGET_SPENT = "budget_spent"
+
+
+class Loss(enum.StrEnum):
+    """Which steps a restart makes the trainer repeat."""
+
+    NOTHING = "nothing"
+    UNCOMMITTED = "uncommitted"
+    """The steps after the last commit."""
+    NOT_DURABLE = "not durable"
+    """The steps after the last durable commit: commits in the memory of a lost node are lost with it."""
+    EVERYTHING = "everything"
+    """Nothing was committed, so training began again."""
+
+
+class Incident(PersistedRecord):
+    """One finding, the decision about it, and the recovery that followed."""
+
+    number: int
+    """Counted from 1 through the whole run."""
+    at: float = Field(default_factory=time.time)
+    kind: FindingKind
+    subject: str
+    """The name of a workload, or 'trainer'."""
+    message: RedactedText
+    """What was found, in one sentence."""
+    step: int | None = None
+    """The step that ran, counted from 1."""
+    error: ErrorIdentity | None = None
+    """Of user code; two incidents with the same identity at the same step have the same cause."""
+    chaos: RedactedText | None = None
+    """The fault that was injected on purpose, where one was."""
+    stacks: RedactedText | None = Field(default=None, repr=False)
+    """Of the threads of a process that hung."""
+    scope: FailoverScope
+    reason: Reason
+    explanation: RedactedText
+    """The reason in one sentence."""
+    restarts: tuple[str, ...] = ()
+    """The processes that are restarted, by name."""
+    is_rollback: bool = False
+    """Whether the trainer enters `fit` again, at the first step that is not committed."""
+    node_id: str | None = None
+    """The node on which a process died, if the death counts against it."""
+    loss: Loss = Loss.NOTHING
+    ready_at: float | None = None
+    """When all restarted processes were ready; None before that, and if the job ended first."""
+
+    @property
+    def seconds(self) -> float | None:
+        """From the decision until all was ready again."""
+        return None if self.ready_at is None else max(0.0, self.ready_at - self.at)
+
+
+def with_incident(incidents: Sequence[Incident], new: Incident) -> tuple[Incident, ...]:
+    """The incidents with a new one; old ones are dropped, but never the last rollback, which counts as the epoch."""
+    kept = (*incidents, new)[-_REMEMBERED:]
+    if epoch_of(kept) or not (rollback := last_rollback(incidents)):
+        return kept
+    return (rollback, *kept[1:])
+
+
+def last_rollback(incidents: Sequence[Incident]) -> Incident | None:
+    return next((one for one in reversed(incidents) if one.is_rollback), None)
+
+
+def epoch_of(incidents: Sequence[Incident]) -> int:
+    """The number of the last incident that sent the trainer back to a commit; 0 if none did."""
+    rollback = last_rollback(incidents)
+    return rollback.number if rollback else 0
 
 
 class TrainerState(enum.StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlrl_core.context.incidents import FindingKind
+from dlrl_core.context.records import FindingKind
 from dlrl_core.context.trainer_outcome import TrainerOutcome
 from dlrl_core.errors import ErrorIdentity, RemoteCause
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dlrl_core.context.incidents import FindingKind, Incident, Reason
+from dlrl_core.context.records import FindingKind, Incident, Reason
 from dlrl_core.failover.finding import TRAINER, Finding
 from dlrl_core.spec.job_spec import RestartBudget
 from dlrl_core.spec.role_values import FailoverScope

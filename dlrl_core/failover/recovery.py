@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dlrl_core.context.incidents import Incident, Loss
-from dlrl_core.context.records import JobRecord, WorkloadRecord
+from dlrl_core.context.records import Incident, JobRecord, Loss, WorkloadRecord
 from dlrl_core.failover.finding import TRAINER, Finding
 from dlrl_core.failover.policy import FailoverDecision, role_of
 from dlrl_core.graph import downstream

@@ -54,7 +54,7 @@ KINDS = {
     "dlrl_policies": Kind("policy", "policies"),
     "dlrl_stores": Kind("store scheme", "store openers", ("sqlite",)),
     "dlrl_clusters": Kind("cluster", "clusters"),
-    "dlrl_commands": Kind("command", "commands", ("run", "plan", "status", "stop", "frameworks")),
+    "dlrl_commands": Kind("command", "commands", ("run", "plan", "status", "stop")),
     "dlrl_detectors": Kind("detector", "detectors"),
     "dlrl_event_sinks": Kind("event sink", "event sinks"),
     "dlrl_doctor_checks": Kind("doctor check", "doctor checks"),

@@ -22,7 +22,7 @@ from dlrl_core.context import (
     TrainerState,
     WorkloadState,
 )
-from dlrl_core.context.record_model import SCHEMA
+from dlrl_core.context.records import SCHEMA
 from dlrl_core.errors import (
     ContextError,
     DlrlError,

@@ -1,4 +1,4 @@
-"""`dlrl doctor`: the verdicts as lines, and an exit code."""
+"""`dlrl doctor`: the verdicts as lines, and an exit code. `dlrl frameworks`: the plugins that are installed."""
 
 from __future__ import annotations
 
@@ -63,3 +63,16 @@ def _print(verdict: Verdict) -> None:
     if verdict.todo:
         line.append(f"\n         → {verdict.todo}", style="cyan")
     console().print(line, soft_wrap=True)
+
+
+def frameworks(as_json: AsJson = False) -> None:
+    """List the installed plugins and the frameworks they bring.
+
+    \b
+    Example:
+      dlrl frameworks --json
+    """
+    with errors_shown(as_json):
+        from dlrl_doctor.framework_list import show_frameworks
+
+        show_frameworks(as_json=as_json)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dlrl_core.cli.framework_list import quiet_plugins
+from dlrl_core.cli.output import quiet_plugins
 from dlrl_core.errors import DlrlError
 from dlrl_core.plugin.verdict import DoctorRequest, Verdict, problem
 from dlrl_doctor.installed import check_framework

@@ -6,7 +6,7 @@ import importlib.metadata
 import platform
 from collections.abc import Iterator
 
-from dlrl_core.cli.framework_list import quiet_plugins
+from dlrl_core.cli.output import quiet_plugins
 from dlrl_core.errors import FrameworkUnavailableError
 from dlrl_core.plugin import FrameworkAdapter
 from dlrl_core.plugin.verdict import DoctorRequest, Verdict, ok, problem, warning

@@ -1,4 +1,4 @@
-"""Registers the command `dlrl doctor`, and the checks of dlrl itself."""
+"""Registers the commands `dlrl doctor` and `dlrl frameworks`, and the checks of dlrl itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAST = {
 
 @hookimpl
 def dlrl_commands() -> dict[str, Command | ImportPath]:
-    return {"doctor": "dlrl_doctor.command:doctor"}
+    return {"doctor": "dlrl_doctor.command:doctor", "frameworks": "dlrl_doctor.command:frameworks"}
 
 
 @hookimpl

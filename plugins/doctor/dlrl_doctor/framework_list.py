@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from dlrl_core.cli.output import console, list_table, print_json, state_style
+from dlrl_core.cli.output import console, list_table, print_json, print_problems, quiet_plugins, state_style
 from dlrl_core.errors import FrameworkUnavailableError
 
 if TYPE_CHECKING:
@@ -25,19 +21,6 @@ def show_frameworks(*, as_json: bool) -> None:
         return
     _print(rows)
     print_problems(host.problems())
-
-
-@contextmanager
-def quiet_plugins() -> Iterator[PluginHost]:
-    """The plugins of this process. In the block, their problems are not logged: the caller shows them."""
-    from dlrl_core.plugin import plugin_host
-
-    log = logging.getLogger("dlrl.plugin")
-    was_disabled, log.disabled = log.disabled, True
-    try:
-        yield plugin_host()
-    finally:
-        log.disabled = was_disabled
 
 
 def _framework(adapter: FrameworkAdapter) -> dict[str, Any]:
@@ -96,12 +79,3 @@ def _cells(framework: dict[str, Any] | None) -> tuple[Any, ...]:
     installed = framework["installed"]
     style = "green" if framework["is_available"] else "yellow" if installed is None else "bold red"
     return framework["name"], Text(installed or "not installed", style=style), framework["supported"]
-
-
-def print_problems(problems: list[str]) -> None:
-    """One line for each on stderr."""
-    from rich.text import Text
-
-    stderr = console(sys.stderr)
-    for problem in problems:
-        stderr.print(Text.assemble(("problem: ", "bold red"), problem), soft_wrap=True)
