@@ -32,7 +32,7 @@ def printed(command: str, environment: Mapping[str, str]) -> str:
 
 def plan() -> str:
     """Where each process would be, and what its death restarts; without the table, which has the same places."""
-    _, _, picture = re.split(r"^(?=(\d+ workloads on ))", printed(PLAN, {}), maxsplit=1, flags=re.MULTILINE)
+    picture, *_ = re.split(r"^ workload +node ", printed(PLAN, {}), maxsplit=1, flags=re.MULTILINE)
     return f"$ {PLAN}\n{picture}"
 
 

@@ -247,8 +247,8 @@ def _wait_or_stop(handle: JobHandle, on_status: Callable[[JobStatus], None] | No
     try:
         return handle.wait(on_status=on_status)
     except KeyboardInterrupt:
-        _say(f"stopping job '{handle.name}'; Ctrl-C again leaves it as it is")
         try:
+            _say(f"stopping job '{handle.name}'; Ctrl-C again leaves it as it is")
             handle.stop("interrupted (Ctrl-C)")
         except KeyboardInterrupt:
             _say(f"job '{handle.name}' is left as it is; {handle.what_becomes_of_it()}")

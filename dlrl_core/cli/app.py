@@ -206,14 +206,15 @@ def own_commands() -> set[str]:
 
 
 def add_plugin_commands() -> None:
-    """Add each command that a plugin registers, and print on stderr which ones can't be used, and why."""
+    """Add each command that a plugin registers. Unless one of them is called, print which can't be used, and why."""
     from dlrl_core.cli.output import print_problems, quiet_plugins
 
     with quiet_plugins() as host:
         commands = host.commands()
     for name, function in commands.items():
         app.command(name)(function)
-    print_problems(host.problems("dlrl_commands"))
+    if not {*sys.argv[1:2]} & commands.keys():
+        print_problems(host.problems("dlrl_commands"))
 
 
 def _given(

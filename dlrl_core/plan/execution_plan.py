@@ -234,8 +234,7 @@ class ExecutionPlan(_Frozen):
         return self.in_format("text")
 
     def __repr__(self) -> str:
-        nodes, devices = len(self.nodes), f"{self.device_count} {self.device_type}"
-        return f"<ExecutionPlan: {len(self.workloads)} workloads, {devices} devices, {nodes} nodes>"
+        return f"<ExecutionPlan: {self.in_format('text').partition(':')[0]}>"
 
     def _repr_html_(self) -> str:
         """The picture, for a notebook."""

@@ -292,7 +292,7 @@ class _Changes:
         owners = names | {name.partition(".")[0] for name in names}
         kept = tuple(group for group in self._spec.without_collocation if not owners.intersection(group))
         dropped = [" and ".join(f"'{n}'" for n in one) for one in self._spec.without_collocation if one not in kept]
-        return self._field("separations", [kept], f"no separation of {', nor of '.join(dropped)}")
+        return self._field("without_collocation", [kept], f"no separation of {', nor of '.join(dropped)}")
 
     def _fewer_cpus(self, names: list[str]) -> _Family:
         resources = {name: self._spec.placement_requests[name].resource for name in names}

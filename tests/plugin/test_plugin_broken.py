@@ -26,7 +26,10 @@ BROKEN_CODE = {
         "class Mute(Exception):\n    def __str__(self): raise TypeError\nraise Mute",
         "Mute",
     ),
-    "no hook": ("x = 1", "it implements no hook; mark one of dlrl_commands, dlrl_detectors, dlrl_doctor_checks, "),
+    "no hook": (
+        "x = 1",
+        "it implements no hook; mark one of dlrl_clusters, dlrl_commands, dlrl_detectors, dlrl_doctor_checks, ",
+    ),
     "an unknown hook": (
         "from dlrl_core import hookimpl\n@hookimpl\ndef dlrl_framework(): return []",
         "it implements the unknown hook 'dlrl_framework'; did you mean 'dlrl_frameworks'?",
