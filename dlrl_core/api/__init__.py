@@ -2,7 +2,6 @@
 
 from dlrl_core.api.builder import RLJobBuilder
 from dlrl_core.api.job import RLJob
-from dlrl_core.api.job_handle import JobHandle, JobResult
-from dlrl_core.api.job_status import JobStatus
+from dlrl_core.api.job_handle import JobHandle, JobResult, JobStatus
 
 __all__ = ["JobHandle", "JobResult", "JobStatus", "RLJob", "RLJobBuilder"]

@@ -1,19 +1,24 @@
-"""From what the builder was told to a checked JobSpec: the framework's defaults, and the user's words over them."""
+"""From the words of the builder to a checked JobSpec: the config is read, and a framework fills what was not said."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ast
+import copy
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.abc import InspectLoader
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from dlrl_core.api.class_check import class_problems, source_problems
-from dlrl_core.api.config_input import config_source, overridden
 from dlrl_core.errors import PluginError, RemoteCause, SpecError
-from dlrl_core.plugin import FrameworkAdapter, plugin_host
-from dlrl_core.spec import ConfigValue, JobSpec, problems_of
+from dlrl_core.hints import did_you_mean
+from dlrl_core.plugin import ConfigKind, ConfigSource, FrameworkAdapter, plugin_host
+from dlrl_core.spec import ClassRef, ConfigValue, JobSpec, problems_of
 from dlrl_core.spec.config_value import read_yaml
 from dlrl_core.spec.job_spec import FrameworkDefaults, RoleDefaults, merged
 from dlrl_core.spec.validation import Problem, ProblemKind, Words, refused_texts, validated_job
@@ -160,3 +165,185 @@ def _class_problems(words: Words, spec: JobSpec, *, import_classes: bool) -> lis
         elif cls is not None:
             problems += source_problems(owner, cls)
     return problems
+
+
+_log = logging.getLogger("dlrl")
+_ABSENT = object()
+
+
+def config_source(config: Any) -> ConfigSource:
+    """What was given to `.config(...)`, sorted by its form. Raises SpecError if it has none that is known."""
+    from omegaconf import OmegaConf
+
+    if config is None:
+        return ConfigSource(kind=ConfigKind.MAPPING, value={})
+    if isinstance(config, Mapping) or OmegaConf.is_config(config):
+        return ConfigSource(kind=ConfigKind.MAPPING, value=config)
+    if isinstance(config, Path) or (isinstance(config, str) and config.endswith((".yaml", ".yml"))):
+        return ConfigSource(kind=ConfigKind.YAML, value=Path(config))
+    if isinstance(config, str):
+        import shlex
+
+        return ConfigSource(kind=ConfigKind.WORDS, value=tuple(shlex.split(config)))
+    if isinstance(config, list | tuple) and all(isinstance(word, str) for word in config):
+        return ConfigSource(kind=ConfigKind.WORDS, value=tuple(config))
+    raise SpecError(
+        [f"config is a {type(config).__name__}; it must be a dict, an OmegaConf, a YAML file or a framework's words"]
+    )
+
+
+def overridden(source: ConfigSource, overrides: Sequence[str], *, is_whole: bool) -> ConfigSource:
+    """The config with the overrides in it; the user's own object stays as it is.
+
+    Values are read as YAML. `is_whole` says that no framework adds defaults later: a key that the config does not have
+    is then likely a typo, and is logged.
+    """
+    if not overrides:
+        return source
+    if isinstance(source.value, tuple):
+        raise SpecError(
+            [
+                f"override of '{overrides[0].partition('=')[0]}' can't be laid over a framework's own words; "
+                "write it among those words"
+            ]
+        )
+    config = _opened(read_yaml(source.value) if isinstance(source.value, Path) else source.value)
+    problems = [problem for word in overrides if (problem := _apply(config, word, is_whole=is_whole))]
+    if problems:
+        raise SpecError(problems)
+    return ConfigSource(kind=ConfigKind.MAPPING, value=config)
+
+
+def _opened(config: Mapping[Any, Any]) -> Any:
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        opened: Any = copy.deepcopy(config) if OmegaConf.is_config(config) else OmegaConf.create(dict(config))
+    except OmegaConfBaseException as error:
+        raise SpecError([f"config can't be held by OmegaConf: {str(error).strip().splitlines()[0]}"]) from error
+    OmegaConf.set_struct(opened, False)
+    OmegaConf.set_readonly(opened, False)
+    return opened
+
+
+def _apply(config: Any, word: str, *, is_whole: bool) -> str | None:
+    """Change the config by one override; returns the problem if it can't be applied."""
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    key, equals, _ = word.partition("=")
+    if not equals or not key:
+        return f"override '{word}' is not written as key=value"
+    is_new = is_whole and not _has(config, key)
+    try:
+        config.merge_with_dotlist([word])
+    except (OmegaConfBaseException, YAMLError, ValueError, TypeError) as error:
+        return f"override of '{key}' can't be applied: {str(error).strip().splitlines()[0]}"
+    if is_new:
+        _log.warning("override adds '%s', which the config did not have", key)
+    return None
+
+
+def _has(config: Any, key: str) -> bool:
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        return OmegaConf.select(config, key, default=_ABSENT) is not _ABSENT
+    except OmegaConfBaseException:
+        return True  # it is there, and can't be resolved yet
+
+
+logger = logging.getLogger("dlrl")
+
+
+def class_problems(owner: str, ref: ClassRef, *, is_trainer: bool) -> list[str]:
+    """Problems of a class, which is imported. A module whose own dependency is missing here is left for the workers."""
+    from dlrl_core.workload.invocation import load_class
+
+    if ref.module == "__main__":
+        return [f"{owner} is '{ref}': other processes can't import '__main__'; put the class into a module"]
+    try:
+        found = load_class(ref)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (ref.module == error.name or ref.module.startswith(f"{error.name}.")):
+            return [f"{owner} is '{ref}': there is no module '{error.name}'"]
+        logger.info("%s is '%s', not checked here: module '%s' is missing", owner, ref, error.name)
+        return []
+    except Exception as error:  # noqa: BLE001 - importing runs user code: whatever it raises is the problem
+        return [f"{owner} is '{ref}', which can't be imported: {type(error).__name__}: {error}"]
+    return _base_problems(owner, ref, found, is_trainer=is_trainer)
+
+
+def _base_problems(owner: str, ref: ClassRef, found: type, *, is_trainer: bool) -> list[str]:
+    if is_trainer:
+        from dlrl_core.trainer import BaseTrainer
+
+        if not issubclass(found, BaseTrainer):
+            return [f"{owner} is '{ref}', which does not extend dlrl_core.BaseTrainer"]
+        missing = sorted(getattr(found, "__abstractmethods__", ()))
+        if missing:
+            return [f"{owner} is '{ref}', which does not define {', '.join(f'{name!r}' for name in missing)}"]
+        return []
+    from dlrl_core.workload import BaseWorkload
+
+    return (
+        [] if issubclass(found, BaseWorkload) else [f"{owner} is '{ref}', which does not extend dlrl_core.BaseWorkload"]
+    )
+
+
+def source_problems(owner: str, ref: ClassRef) -> list[str]:
+    """Problems of a class, as far as the source of its module shows them; nothing of the user's is imported."""
+    missing, spec = _find(ref.module)
+    if missing is not None:
+        return [f"{owner} is '{ref}': there is no module '{missing}'"]
+    try:
+        source = spec.loader.get_source(ref.module) if spec and isinstance(spec.loader, InspectLoader) else None
+        tree = ast.parse(source) if source is not None else None
+    except (OSError, ImportError, SyntaxError, ValueError) as error:
+        return [f"{owner} is '{ref}', which can't be imported: {type(error).__name__}: {error}"]
+    if tree is None:
+        return []
+    names = set(_bound_names(tree.body))
+    if names & {ref.class_name, "*", "__getattr__"}:
+        return []
+    hint = did_you_mean(ref.class_name, names).rstrip(";")
+    return [f"{owner} is '{ref}': module '{ref.module}' has no class '{ref.class_name}'{hint}"]
+
+
+def _find(module: str) -> tuple[str | None, ModuleSpec | None]:
+    """The first package or module of the dotted name that is missing, else None, and the module's spec."""
+    spec, path = None, None
+    parts = module.split(".")
+    for count in range(1, len(parts) + 1):
+        name = ".".join(parts[:count])
+        spec = _spec(name, path)
+        if spec is None:
+            return name, None
+        path = spec.submodule_search_locations
+        if path is None and count < len(parts):
+            return f"{name}.{parts[count]}", None
+    return None, spec
+
+
+def _spec(name: str, path: list[str] | None) -> ModuleSpec | None:
+    loaded = getattr(sys.modules.get(name), "__spec__", None)
+    if isinstance(loaded, ModuleSpec):
+        return loaded
+    found = (finder.find_spec(name, path) for finder in sys.meta_path)
+    return next((spec for spec in found if spec is not None), None)
+
+
+def _bound_names(body: list[ast.stmt]) -> Iterator[str]:
+    """Names that statements at the top of a module bind; '*' where that can't be told."""
+    for statement in body:
+        match statement:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                yield name
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                yield from (alias.asname or alias.name.partition(".")[0] for alias in aliases)
+            case ast.Assign() | ast.AnnAssign():
+                yield from (node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
+            case ast.If() | ast.Try() | ast.With() | ast.For() | ast.While():
+                yield from _bound_names([node for node in ast.walk(statement) if isinstance(node, ast.stmt)][1:])

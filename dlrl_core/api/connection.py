@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
+import re
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dlrl_core.errors import ClusterError
 from dlrl_core.plan import ClusterView, needed_cluster
@@ -90,7 +93,7 @@ class _Connections:
             return
         import ray
 
-        from dlrl_core.scheduler.driver_output import driver_output
+        from dlrl_core.api.connection import driver_output
 
         with self._lock:
             self._count -= 1
@@ -138,7 +141,7 @@ def _init(address: str) -> None:
     import ray
     from ray.exceptions import RayError
 
-    from dlrl_core.scheduler.driver_output import driver_output
+    from dlrl_core.api.connection import driver_output
 
     _check_listens(address)
     driver_output.filter()
@@ -175,3 +178,51 @@ def _announce(shape: ClusterView, spec: JobSpec) -> None:
         file=sys.stderr,
         flush=True,
     )
+
+
+_FROM_RAY = ("raylet", "autoscaler", "gcs_server")
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+
+Print = Callable[[dict[str, Any], bool], None]
+
+
+class DriverOutput:
+    """Ray's printing in this process, between `filter` and `restore` without Ray's own messages."""
+
+    def __init__(self) -> None:
+        self._original: Print | None = None
+
+    def filter(self) -> None:
+        """To be called before `ray.init`. Does nothing with a Ray that prints in another way."""
+        from ray._private import worker
+
+        original: Print | None = getattr(worker, "print_to_stdstream", None)
+        if self._original is not None or original is None:
+            return
+        if not _is_terminal():
+            os.environ.setdefault("RAY_COLOR_PREFIX", "0")
+        self._original = original
+        worker.print_to_stdstream = functools.partial(_show, original)
+
+    def restore(self) -> None:
+        """Ray prints as before; for a process that goes on with a Ray of its own."""
+        if self._original is not None:
+            from ray._private import worker
+
+            worker.print_to_stdstream = self._original  # type: ignore[assignment]
+            self._original = None
+
+
+def _show(original: Print, data: dict[str, Any], ignore_prefix: bool) -> None:
+    if data.get("pid") in _FROM_RAY:
+        return
+    if not _is_terminal():
+        data = {**data, "lines": [_COLOUR.sub("", str(line)) for line in data.get("lines", ())]}
+    original(data, ignore_prefix)
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty() and sys.stderr.isatty()
+
+
+driver_output = DriverOutput()

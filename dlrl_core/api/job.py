@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dlrl_core.api.connection import Connection, connect
-from dlrl_core.api.job_handle import JobHandle, JobResult
-from dlrl_core.api.job_status import JobStatus
+from dlrl_core.api.job_handle import JobHandle, JobResult, JobStatus
 from dlrl_core.errors import ClusterError, DlrlError, JobError, JobExistsError, PlanError, SpecError
 from dlrl_core.failover import deaths_of
 from dlrl_core.plan import ClusterView, ExecutionPlan, make_plan, needed_cluster
@@ -195,7 +194,7 @@ def _refuse_if_alive(name: str) -> None:
     """Raise JobExistsError if a job of this name runs; end the Master of one that has ended."""
     import ray
 
-    from dlrl_core.scheduler.names import MASTER
+    from dlrl_core.roles import MASTER
     from dlrl_core.scheduler.workload_launcher import find_actor
 
     master = find_actor(name, MASTER)
@@ -216,9 +215,8 @@ def _await_opened(name: str, master: Any) -> None:
     """
     import ray
 
-    from dlrl_core.scheduler.cluster_probe import session_logs, state_of
-    from dlrl_core.scheduler.patience import Patience, sizes_of
-    from dlrl_core.workload.master_handle import one_line
+    from dlrl_core.scheduler.cluster_probe import Patience, session_logs, sizes_of, state_of
+    from dlrl_core.workload.actors import one_line
 
     def look() -> tuple[object, ...]:
         logs = session_logs()

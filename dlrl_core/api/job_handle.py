@@ -1,4 +1,4 @@
-"""JobHandle: a submitted job, seen from the driver or from another process."""
+"""JobHandle and JobStatus: a submitted job from a driver's side."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dlrl_core.api.connection import Connection
-from dlrl_core.api.job_status import JobStatus
 from dlrl_core.errors import (
     ClusterError,
     DlrlError,
@@ -25,7 +24,110 @@ from dlrl_core.errors import (
 )
 
 if TYPE_CHECKING:
-    from dlrl_core.context import JobContext
+    from dlrl_core.context import JobContext, JobView
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobStatus:
+    """The redacted view of a job's record, with properties for what is asked most."""
+
+    view: JobView
+
+    @classmethod
+    def from_snapshot(cls, view: JobView) -> JobStatus:
+        return cls(view=view)
+
+    @property
+    def name(self) -> str:
+        return self.view["name"]
+
+    @property
+    def state(self) -> str:
+        """submitted, reserving, starting, running, stopping, finished, failed or stopped."""
+        return self.view["state"]
+
+    @property
+    def is_final(self) -> bool:
+        return self.view["ended_at"] is not None
+
+    @property
+    def why(self) -> str | None:
+        """How it ended, in one sentence, where that was not a plain finish."""
+        return self.view["why"]
+
+    @property
+    def waiting_for(self) -> str | None:
+        """Which resources it waits for; None if it waits for none."""
+        return self.view["waiting_for"]
+
+    @property
+    def degraded(self) -> str | None:
+        """What keeps the job from being safe, such as a store that does not answer; None if nothing does."""
+        return self.view["degraded"]
+
+    @property
+    def phase(self) -> str | None:
+        """Where the trainer is: construct, init, fit or done."""
+        phase: str | None = self.view["trainer"].get("phase")
+        return phase
+
+    @property
+    def step(self) -> int | None:
+        step: int | None = self.view["progress"].get("step")
+        return step
+
+    @property
+    def total_steps(self) -> int | None:
+        total: int | None = self.view["progress"].get("total_steps")
+        return total
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        return dict(self.view["progress"].get("metrics") or {})
+
+    @property
+    def phase_seconds(self) -> dict[str, float]:
+        """Seconds of the last whole step, by 'role.method'."""
+        return dict(self.view["progress"].get("phase_seconds") or {})
+
+    @property
+    def workloads(self) -> list[dict[str, Any]]:
+        return list(self.view["workloads"])
+
+    @property
+    def seconds(self) -> float:
+        """From submission to the end, or to now."""
+        return (self.view["ended_at"] or time.time()) - self.view["submitted_at"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, secrets redacted."""
+        return dict(self.view)
+
+    @property
+    def summary(self) -> str:
+        """State and step in a few words, such as 'running, step 3 of 60'."""
+        if self.step is None:
+            return self.state
+        return f"{self.state}, step {self.step}{f' of {self.total_steps}' if self.total_steps else ''}"
+
+    def __repr__(self) -> str:
+        return f"<JobStatus '{self.name}': {self.summary}>"
+
+    def _repr_html_(self) -> str:
+        """A small table for a notebook."""
+        metrics = ", ".join(f"{name}={value:.4g}" for name, value in self.metrics.items())
+        rows = {
+            "job": self.name,
+            "state": self.summary,
+            "time": f"{self.seconds:.1f} s",
+            "metrics": metrics,
+            "waits for": self.waiting_for,
+            "degraded": self.degraded,
+            "why": self.why,
+        }
+        shown = (f"<tr><th>{name}</th><td>{html.escape(text)}</td></tr>" for name, text in rows.items() if text)
+        return f"<table>{''.join(shown)}</table>"
+
 
 _ASK_S = 5.0
 _STATUS_PERIOD_S = 0.3
@@ -61,7 +163,7 @@ class JobHandle:
     @classmethod
     def attach(cls, name: str, connection: Connection) -> JobHandle:
         """The handle of a job that runs on the cluster this process has joined."""
-        from dlrl_core.scheduler.names import MASTER
+        from dlrl_core.roles import MASTER
         from dlrl_core.scheduler.workload_launcher import find_actor
 
         master = find_actor(name, MASTER)
@@ -128,7 +230,7 @@ class JobHandle:
         import ray
         from ray.exceptions import ActorDiedError, RayActorError
 
-        from dlrl_core.workload.master_handle import one_line
+        from dlrl_core.workload.actors import one_line
 
         left = period_s if deadline is None else max(0.0, min(period_s, deadline - time.monotonic()))
         ready, _ = ray.wait([self._ended_ref], timeout=left)
@@ -148,7 +250,7 @@ class JobHandle:
 
     def _has_ended_by_record(self) -> bool:
         """Whether the store has the end of this job; for a Master that ended before this process heard of the end."""
-        from dlrl_core.master.ending import written_ending
+        from dlrl_core.master.beginning_and_end import written_ending
 
         record = self._final_record()
         if record is None:
@@ -185,7 +287,7 @@ class JobHandle:
 
     def _ask(self, method: Any, *args: Any) -> Any:
         """The Master's answer; one that is being restarted is asked again until it is back."""
-        from dlrl_core.workload.master_handle import NoAnswerError, ask_restarting
+        from dlrl_core.workload.actors import NoAnswerError, ask_restarting
 
         try:
             return ask_restarting(method, *args, answer_s=_MASTER_BACK_S, back_s=_MASTER_BACK_S)
@@ -202,7 +304,7 @@ class JobHandle:
 
         Only the submitter ends a Master that may have a result or a cause to fetch; else it ends by itself soon.
         """
-        from dlrl_core.scheduler.names import MASTER
+        from dlrl_core.roles import MASTER
         from dlrl_core.scheduler.workload_launcher import wait_until_gone
 
         if self._is_submitter or self._ending.state == "stopped":

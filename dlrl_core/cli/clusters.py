@@ -40,8 +40,8 @@ class Masters:
 
     def names(self) -> list[str]:
         """The jobs that have a living Master."""
+        from dlrl_core.roles import MASTER
         from dlrl_core.scheduler.cluster_probe import living_actors
-        from dlrl_core.scheduler.names import MASTER
 
         return [job for job, actors in living_actors().items() if MASTER in actors]
 
@@ -51,7 +51,7 @@ class Masters:
         from ray.exceptions import RayError
 
         from dlrl_core.api import JobStatus
-        from dlrl_core.scheduler.names import MASTER
+        from dlrl_core.roles import MASTER
         from dlrl_core.scheduler.workload_launcher import find_actor
 
         master = find_actor(job, MASTER)

@@ -25,7 +25,7 @@ def _stop_by_master(name: str, address: str | None) -> str | None:
     """The state the job ended in; None if the cluster has no Master of it."""
     from dlrl_core.api import JobHandle
     from dlrl_core.api.connection import connect
-    from dlrl_core.scheduler.names import MASTER
+    from dlrl_core.roles import MASTER
     from dlrl_core.scheduler.workload_launcher import find_actor
 
     connection = connect(address)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from dlrl_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from dlrl_core.context.change import JournalEvent as JournalEvent
     from dlrl_core.context.job_context import Change as Change
     from dlrl_core.context.job_context import JobContext as JobContext
+    from dlrl_core.context.job_context import JobView as JobView
     from dlrl_core.context.job_state import JobState as JobState
     from dlrl_core.context.job_state import check_transition as check_transition
-    from dlrl_core.context.job_view import JobView as JobView
-    from dlrl_core.context.journal import JournalEvent as JournalEvent
     from dlrl_core.context.process_report import ProcessReport as ProcessReport
     from dlrl_core.context.process_report import WorkloadState as WorkloadState
     from dlrl_core.context.records import FindingKind as FindingKind
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from dlrl_core.context.records import TrainerRecord as TrainerRecord
     from dlrl_core.context.records import TrainerState as TrainerState
     from dlrl_core.context.records import WorkloadRecord as WorkloadRecord
+    from dlrl_core.context.redaction import looks_secret as looks_secret
     from dlrl_core.context.redaction import redact as redact
-    from dlrl_core.context.secret_keys import looks_secret as looks_secret
     from dlrl_core.context.sqlite_store import SqliteStore as SqliteStore
     from dlrl_core.context.store import Store as Store
     from dlrl_core.context.store import StoredJob as StoredJob
@@ -48,8 +48,8 @@ _HOMES = {
     "JobContext": "job_context",
     "JobRecord": "records",
     "JobState": "job_state",
-    "JobView": "job_view",
-    "JournalEvent": "journal",
+    "JobView": "job_context",
+    "JournalEvent": "change",
     "OutageLimits": "write_queue",
     "ProgressRecord": "records",
     "SqliteStore": "sqlite_store",
@@ -62,7 +62,7 @@ _HOMES = {
     "WorkloadState": "process_report",
     "check_transition": "job_state",
     "default_store_url": "store",
-    "looks_secret": "secret_keys",
+    "looks_secret": "redaction",
     "open_store": "store",
     "redact": "redaction",
 }

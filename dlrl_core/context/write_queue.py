@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dlrl_core.context.change import JournalEvent
 from dlrl_core.context.commits import CommitLine, JobWriter, PendingCommit
-from dlrl_core.context.journal import JournalEvent
 from dlrl_core.errors import ContextError, SchemaError, StoreConflictError, StoreError, StoreUnavailableError
 
 _IDLE_S = 10.0

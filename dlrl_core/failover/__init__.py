@@ -9,9 +9,8 @@ from dlrl_core.failover.finding import (
     WorkloadHangs,
     finding_of,
 )
-from dlrl_core.failover.policy import FailoverDecision, Situation, decide, role_of
+from dlrl_core.failover.policy import FailoverDecision, Situation, deaths_of, decide, declared_scopes, role_of
 from dlrl_core.failover.recovery import Recovery, incident_of, plan_recovery
-from dlrl_core.failover.restart_scopes import deaths_of, declared_scopes
 
 __all__ = [
     "CallLost",

@@ -29,20 +29,18 @@ from dlrl_core.failover import (
     incident_of,
     plan_recovery,
 )
-from dlrl_core.failover.detectors import JobLook
+from dlrl_core.failover.finding import JobLook
 from dlrl_core.failover.recovery import completed
+from dlrl_core.master.beginning_and_end import failed_by, tear_down, written_ending
 from dlrl_core.master.chaos_notes import ChaosNotes
-from dlrl_core.master.ending import failed_by, tear_down, written_ending
 from dlrl_core.master.launch import MasterLaunch
-from dlrl_core.master.liveness import stacks_of
-from dlrl_core.master.node_moves import NodeMoves
-from dlrl_core.master.plan_and_reservation import PlanAndReservation
+from dlrl_core.master.plan_and_reservation import NodeMoves, PlanAndReservation
 from dlrl_core.master.process_launches import end_all
 from dlrl_core.master.trainer_process import TrainerDiedError, TrainerProcess
-from dlrl_core.master.workload_processes import NodeLostError, ProcessDiedError, WorkloadProcesses
+from dlrl_core.master.workload_processes import NodeLostError, ProcessDiedError, WorkloadProcesses, stacks_of
 from dlrl_core.plugin import plugin_host
+from dlrl_core.roles import TRAINER
 from dlrl_core.scheduler import workload_launcher
-from dlrl_core.scheduler.names import TRAINER
 from dlrl_core.spec import JobSpec
 from dlrl_core.spec.role_values import FailoverScope
 from dlrl_core.trainer.workload_directory import DirectorySnapshot

@@ -18,7 +18,7 @@ import ray
 from dlrl_core.context.job_state import JobState
 from dlrl_core.errors import DlrlError
 from dlrl_core.master.launch import MasterLaunch
-from dlrl_core.scheduler.names import MASTER, namespace_of
+from dlrl_core.roles import MASTER, namespace_of
 
 if TYPE_CHECKING:
     from dlrl_core.context import JobContext, JobEnding, JobView, ProcessReport
@@ -76,7 +76,7 @@ class Master:
     # ---- the life of the Master
 
     async def _live(self) -> None:
-        from dlrl_core.master.load_or_create import until_loaded
+        from dlrl_core.master.beginning_and_end import until_loaded
 
         if not self._is_successor:
             try:
@@ -97,9 +97,9 @@ class Master:
 
     async def _load(self) -> None:
         from dlrl_core.context import open_store
+        from dlrl_core.master.beginning_and_end import load_or_create
         from dlrl_core.master.control_loop import ControlLoop
         from dlrl_core.master.event_sinks import EventSinks
-        from dlrl_core.master.load_or_create import load_or_create
 
         self._store = open_store(self._launch.store_url)
         context = await asyncio.to_thread(
@@ -140,7 +140,7 @@ class Master:
 
     async def _drive(self) -> None:
         """The whole life of the job, or what an earlier Master left of it."""
-        from dlrl_core.master.ending import written_ending
+        from dlrl_core.master.beginning_and_end import written_ending
 
         ending = written_ending(self._context.record) or await self._work_until_stopped()
         try:

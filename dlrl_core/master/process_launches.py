@@ -12,8 +12,8 @@ from typing import Any
 from dlrl_core.failover import declared_scopes
 from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.plan import ExecutionPlan, WorkloadPlan
+from dlrl_core.roles import TRAINER
 from dlrl_core.scheduler import workload_launcher
-from dlrl_core.scheduler.names import TRAINER
 from dlrl_core.scheduler.reservation import release_all
 from dlrl_core.spec import JobSpec, RoleSpec, VisibleDevices
 from dlrl_core.trainer.trainer_host import TrainerLaunch

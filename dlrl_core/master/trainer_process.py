@@ -15,15 +15,14 @@ from dlrl_core.context.trainer_outcome import TrainerOutcome
 from dlrl_core.errors import DlrlError, TrainerError
 from dlrl_core.failover import TrainerGone
 from dlrl_core.master.launch import MasterLaunch
-from dlrl_core.master.liveness import answer, replies_of
 from dlrl_core.master.process_launches import start_trainer
-from dlrl_core.master.workload_processes import WorkloadProcesses
+from dlrl_core.master.workload_processes import WorkloadProcesses, answer, replies_of
 from dlrl_core.plan import ExecutionPlan
-from dlrl_core.scheduler.names import TRAINER
+from dlrl_core.roles import TRAINER
 from dlrl_core.scheduler.workload_launcher import find_actor, kill
 from dlrl_core.spec import JobSpec
 from dlrl_core.trainer.progress import ProgressReport
-from dlrl_core.workload.death_reason import GONE, death_reason
+from dlrl_core.workload.actors import GONE, death_reason
 from dlrl_core.workload.process import check_run
 
 _ASK_S = 2.0

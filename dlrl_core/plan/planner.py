@@ -8,15 +8,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from dlrl_core.errors import PlanError
 from dlrl_core.plan.cluster_view import ClusterView, NodeView
-from dlrl_core.plan.demand import DeviceGroupDemand, amount_of
 from dlrl_core.plan.execution_plan import ExecutionPlan, GroupPlan, MemberPlan, PlannedNode, Run, SpareNode
-from dlrl_core.plan.problem import Placement, Problem, Spare, Stuck
+from dlrl_core.plan.problem import DeviceGroupDemand, Placement, Problem, Spare, Stuck, amount_of
 from dlrl_core.plan.search import solve
 from dlrl_core.plan.shortage import shortage
 from dlrl_core.spec import JobSpec
+
+if TYPE_CHECKING:
+    from dlrl_core.spec import JobSpec
 
 Labels = dict[str, str | None]
 """Labels of a kind of nodes; None stands for a value that differs on each node."""
@@ -170,3 +173,16 @@ def _trimmed(problem: Problem, placement: Placement) -> ClusterView:
 
 def _equal_nodes(free: Mapping[str, float], labels: Iterable[Mapping[str, str]]) -> tuple[NodeView, ...]:
     return tuple(NodeView(node_id=f"node-{index}", free=free, labels=one) for index, one in enumerate(labels))
+
+
+def separate_sync(spec: JobSpec) -> JobSpec:
+    """The spec as it is: roles have devices of their own, except those the user collocated."""
+    return spec
+
+
+def colocate_sync(spec: JobSpec) -> JobSpec:
+    """The spec with all roles on shared devices, unless the user said which roles share."""
+    names = tuple(spec.placement_requests)
+    if spec.with_collocation or len(names) < 2:
+        return spec
+    return spec.model_copy(update={"with_collocation": (names,)})

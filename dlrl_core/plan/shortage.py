@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlrl_core.plan.cluster_view import ClusterView
-from dlrl_core.plan.demand import STEPS, HostGroupDemand, amount_of, needed_steps
-from dlrl_core.plan.problem import Problem, Stuck
+from dlrl_core.plan.problem import STEPS, HostGroupDemand, Problem, Stuck, amount_of, needed_steps
 from dlrl_core.plan.search import fits
 from dlrl_core.spec import JobSpec, RoleSpec
 

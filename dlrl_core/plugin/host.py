@@ -19,9 +19,21 @@ from dlrl_core.errors import PluginError, UnknownFrameworkError
 from dlrl_core.hints import did_you_mean
 from dlrl_core.plugin import hookspecs as hooks
 from dlrl_core.plugin.contract import FrameworkAdapter
-from dlrl_core.plugin.discovery import VARIABLE, AllowList, PluginRecord, PluginStatus, installed_plugins, unique
 from dlrl_core.plugin.hookspecs import KINDS
-from dlrl_core.plugin.loading import FRAMEWORKS, Contributions, WrongPlugin, import_function, load_plugin, load_plugins
+from dlrl_core.plugin.loading import (
+    FRAMEWORKS,
+    VARIABLE,
+    AllowList,
+    Contributions,
+    PluginRecord,
+    PluginStatus,
+    WrongPlugin,
+    import_function,
+    installed_plugins,
+    load_plugin,
+    load_plugins,
+    unique,
+)
 
 _log = logging.getLogger("dlrl.plugin")
 _logged: set[str] = set()
@@ -33,12 +45,12 @@ class _Builtin:
 
     @hooks.hookimpl
     def dlrl_policies(self) -> dict[str, hooks.Policy | hooks.ImportPath]:
-        policies = "dlrl_core.plan.policies"
+        policies = "dlrl_core.plan.planner"
         return {"separate_sync": f"{policies}:separate_sync", "colocate_sync": f"{policies}:colocate_sync"}
 
     @hooks.hookimpl
     def dlrl_detectors(self) -> dict[str, hooks.Detector | hooks.ImportPath]:
-        return {"hang": "dlrl_core.failover.detectors:find_hangs"}
+        return {"hang": "dlrl_core.failover.finding:find_hangs"}
 
 
 builtin = _Builtin()

@@ -23,7 +23,7 @@ from ray.util.placement_group import (
 )
 
 from dlrl_core.plan import ExecutionPlan
-from dlrl_core.scheduler.names import reservation_name
+from dlrl_core.roles import reservation_name
 
 _POLL_S = 0.5
 _NODE_ID = "ray.io/node-id"

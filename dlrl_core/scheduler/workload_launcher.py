@@ -12,7 +12,7 @@ from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from dlrl_core.plan import WorkloadPlan
-from dlrl_core.scheduler.names import MASTER, TRAINER, namespace_of
+from dlrl_core.roles import MASTER, TRAINER, namespace_of
 from dlrl_core.trainer import trainer_host
 from dlrl_core.trainer.trainer_host import TrainerHost, TrainerLaunch
 from dlrl_core.workload import workload_host

@@ -12,7 +12,7 @@ from ray.exceptions import RayTaskError
 
 from dlrl_core.errors import DlrlError
 from dlrl_core.trainer.workload_directory import GRACE_S, WorkloadDirectory, WorkloadHandle, died_with
-from dlrl_core.workload.death_reason import LOST
+from dlrl_core.workload.actors import LOST
 from dlrl_core.workload.state_files import Commit, DurableCommits, memory_root
 
 _FILE = "trainer_commit.json"

@@ -11,7 +11,7 @@ from ray.exceptions import GetTimeoutError, ObjectLostError, RayTaskError
 
 from dlrl_core.errors import CallTimeoutError, DlrlError, RemoteCause, WorkloadCallError, WorkloadDiedError
 from dlrl_core.trainer.workload_directory import GRACE_S, WorkloadDirectory, WorkloadHandle, died_with, is_gone
-from dlrl_core.workload.death_reason import LOST, death_reason
+from dlrl_core.workload.actors import LOST, death_reason
 
 if TYPE_CHECKING:
     from dlrl_core.trainer.role_group import RoleMethod

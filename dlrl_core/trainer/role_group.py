@@ -17,8 +17,16 @@ from dlrl_core.roles import RoleType
 from dlrl_core.trainer.progress import CallLog
 from dlrl_core.trainer.role_call import Replay, RoleCall
 from dlrl_core.trainer.workload_directory import WorkloadDirectory, WorkloadHandle
-from dlrl_core.workload.invocation import InvocationOptions, MethodInfo, Target
-from dlrl_core.workload.shards import ShardPart, Whole, join_pieces, parts_for, split_value
+from dlrl_core.workload.invocation import (
+    InvocationOptions,
+    MethodInfo,
+    ShardPart,
+    Target,
+    Whole,
+    join_pieces,
+    parts_for,
+    split_value,
+)
 
 _SENT_ONCE_BYTES = 100 * 1024
 """Arrays larger than what Ray sends inside a call go to the object store once, not once for each target."""

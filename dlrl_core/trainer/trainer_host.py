@@ -29,7 +29,7 @@ from dlrl_core.trainer.commits import Commits
 from dlrl_core.trainer.progress import CallLog, Progress, ProgressReport
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_core.trainer.workload_directory import RestartFit, WorkloadDirectory, WorkloadHandle, died_with
-from dlrl_core.workload.death_reason import LOST
+from dlrl_core.workload.actors import LOST
 from dlrl_core.workload.fault import Fault, FaultInjector
 from dlrl_core.workload.invocation import load_class
 from dlrl_core.workload.process import ProcessSetup, end_children, end_with_node, report_of_process, thread_stacks

@@ -20,8 +20,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayTaskError
 
 from dlrl_core.errors import TrainerError, WorkloadDiedError
-from dlrl_core.workload.death_reason import GONE, LOST
-from dlrl_core.workload.master_handle import NoAnswerError, ask_restarting
+from dlrl_core.workload.actors import GONE, LOST, NoAnswerError, ask_restarting
 
 GRACE_S = 1.0
 """When a rank fails because another one died, Ray reports that death within this time."""

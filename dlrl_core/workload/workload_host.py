@@ -24,7 +24,7 @@ from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.workload.base_workload import BaseWorkload, WorkloadIdentity, set_identity
 from dlrl_core.workload.coroutines import CoroutineCall, Coroutines
 from dlrl_core.workload.fault import Fault, FaultInjector
-from dlrl_core.workload.invocation import SLOTS, load_class, methods_of
+from dlrl_core.workload.invocation import SLOTS, ShardPart, load_class, methods_of
 from dlrl_core.workload.process import (
     DEVICE_VARIABLES,
     PortClaim,
@@ -36,7 +36,6 @@ from dlrl_core.workload.process import (
     show_devices,
     thread_stacks,
 )
-from dlrl_core.workload.shards import ShardPart
 from dlrl_core.workload.state_files import Commit, DurableCommits, StateFolder, forget_run
 
 CONCURRENCY_GROUPS = (("control", 2), ("watch", 2), ("durable", 1))

@@ -6,8 +6,7 @@ import pytest
 
 from dlrl_core import RLJobBuilder
 from dlrl_core.api.connection import Connection
-from dlrl_core.api.job_handle import JobHandle
-from dlrl_core.api.job_status import JobStatus
+from dlrl_core.api.job_handle import JobHandle, JobStatus
 
 
 def job(total=2):

@@ -12,8 +12,8 @@ import ray
 from checks import wait_until
 from cli_shell import PACED, ROOT, acme_path
 
+from dlrl_core.roles import MASTER
 from dlrl_core.scheduler.cluster_probe import living_actors
-from dlrl_core.scheduler.names import MASTER
 from dlrl_core.scheduler.workload_launcher import find_actor, kill
 
 ENDLESS = ("--set", "steps=100000")

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from dlrl_core.api.class_check import source_problems
-from dlrl_core.api.config_input import overridden
+from dlrl_core.api.assemble import overridden, source_problems
 from dlrl_core.errors import SpecError
 from dlrl_core.plugin import ConfigKind, ConfigSource
 from dlrl_core.spec import ClassRef

@@ -11,9 +11,9 @@ from master_parts import context_of, launch_of, nodes, plan_on, small_job
 from dlrl_core.context import JobContext, JobEnding, JobState
 from dlrl_core.errors import JobError, RemoteCause
 from dlrl_core.failover import WorkloadGone
-from dlrl_core.master import ending as ending_module
+from dlrl_core.master import beginning_and_end as ending_module
+from dlrl_core.master.beginning_and_end import tear_down, written_ending
 from dlrl_core.master.control_loop import ControlLoop
-from dlrl_core.master.ending import tear_down, written_ending
 
 RESULT = pickle.dumps({"reward": 0.5})
 
@@ -115,8 +115,7 @@ def test_the_durable_state_of_a_job_that_finished_under_an_earlier_master_goes_t
 
 
 def test_a_driver_is_told_that_a_result_is_lost(context):
-    from dlrl_core.api.job_handle import JobHandle
-    from dlrl_core.api.job_status import JobStatus
+    from dlrl_core.api.job_handle import JobHandle, JobStatus
 
     handle = JobHandle.__new__(JobHandle)
     handle.name, handle._ending = "small", JobEnding(state="finished", why=None)

@@ -10,7 +10,7 @@ from master_parts import Call, context_of, launch_of, nodes, plan_on, small_job
 
 from dlrl_core.context import FindingKind, ProcessReport, WorkloadState
 from dlrl_core.failover import WorkloadHangs
-from dlrl_core.failover.detectors import JobLook, find_hangs
+from dlrl_core.failover.finding import JobLook, find_hangs
 from dlrl_core.master import control_loop
 from dlrl_core.master.control_loop import ControlLoop
 from dlrl_core.plugin import reset_plugin_host
@@ -154,7 +154,7 @@ def test_a_detector_that_fails_does_not_end_the_watch(launch, context, monkeypat
             raise OSError("no thread to be had")
         return find_hangs(look)
 
-    monkeypatch.setattr("dlrl_core.failover.detectors.find_hangs", broken_first)
+    monkeypatch.setattr("dlrl_core.failover.finding.find_hangs", broken_first)
     reset_plugin_host()
 
     async def run() -> list:

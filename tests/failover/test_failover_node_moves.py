@@ -11,10 +11,9 @@ from dlrl_core.context import Incident
 from dlrl_core.context.trainer_outcome import TrainerOutcome
 from dlrl_core.errors import ReservationError
 from dlrl_core.failover import CallLost, WorkloadGone, WorkloadHangs
-from dlrl_core.master import node_moves
+from dlrl_core.master import plan_and_reservation
 from dlrl_core.master.control_loop import ControlLoop
-from dlrl_core.master.node_moves import NodeMoves
-from dlrl_core.master.plan_and_reservation import PlanAndReservation
+from dlrl_core.master.plan_and_reservation import NodeMoves, PlanAndReservation
 from dlrl_core.plan import ExecutionPlan
 from dlrl_core.spec.job_spec import RestartBudget
 
@@ -75,10 +74,10 @@ def moves_of(tmp_path, monkeypatch):
         placing = PlanAndReservation(launch, spec, context)
         placing._plan = ExecutionPlan.from_json(launch.plan_json or "")
         for name in ("ask_for_move", "is_granted", "release_group", "release_spare"):
-            monkeypatch.setattr(node_moves.reservation, name, getattr(stand_in, name))
-        monkeypatch.setattr(node_moves, "view_cluster", stand_in.view)
-        monkeypatch.setattr(node_moves, "view_capacity", stand_in.view)
-        monkeypatch.setattr(node_moves, "_LOOK_AGAIN_S", 0.01)
+            monkeypatch.setattr(plan_and_reservation.reservation, name, getattr(stand_in, name))
+        monkeypatch.setattr(plan_and_reservation, "view_cluster", stand_in.view)
+        monkeypatch.setattr(plan_and_reservation, "view_capacity", stand_in.view)
+        monkeypatch.setattr(plan_and_reservation, "_LOOK_AGAIN_S", 0.01)
         return NodeMoves(launch, spec, context, placing), placing, context
 
     return make

@@ -9,8 +9,8 @@ from master_parts import Call, launch_of, nodes, plan_on, small_job
 
 from dlrl_core.context import JobContext, SqliteStore
 from dlrl_core.errors import StoreError, StoreUnavailableError
-from dlrl_core.master import load_or_create as load_module
-from dlrl_core.master.load_or_create import load_or_create, until_loaded
+from dlrl_core.master import beginning_and_end as load_module
+from dlrl_core.master.beginning_and_end import load_or_create, until_loaded
 
 
 class TrainerStandIn:

@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 from openrlhf_sources import SMALL, needs_openrlhf, read_mapping, read_words
 
 from dlrl_core import RLJobBuilder
-from dlrl_core.context.secret_keys import looks_secret
+from dlrl_core.context.redaction import looks_secret
 from dlrl_core.errors import SpecError
 from dlrl_openrlhf.config import RUNTIME_ENV, argv_of, flat, own_namespace
 

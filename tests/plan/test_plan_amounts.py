@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from small_jobs import cluster, job, role
 
 from dlrl_core.plan import make_plan
-from dlrl_core.plan.demand import PLENTY, cut, free_steps, meant, needed_steps
+from dlrl_core.plan.problem import PLENTY, cut, free_steps, meant, needed_steps
 from dlrl_core.roles import RoleType
 
 NAMES = [one.value for one in RoleType]

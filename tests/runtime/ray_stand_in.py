@@ -16,7 +16,7 @@ from dlrl_core.trainer import commits, role_call, role_group, workload_directory
 from dlrl_core.trainer.progress import CallLog
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_core.trainer.workload_directory import DirectorySnapshot, WorkloadDirectory, WorkloadHandle
-from dlrl_core.workload import master_handle
+from dlrl_core.workload import actors
 from dlrl_core.workload.invocation import InvocationOptions, MethodInfo
 
 
@@ -56,7 +56,7 @@ class RayStandIn:
 def use_stand_in(monkeypatch) -> None:
     """From here on, the trainer's modules talk to it."""
     stand_in = RayStandIn()
-    for module in (role_call, role_group, workload_directory, master_handle, commits):
+    for module in (role_call, role_group, workload_directory, actors, commits):
         monkeypatch.setattr(module, "ray", stand_in)
 
 

@@ -7,7 +7,7 @@ import io
 import pytest
 from ray._private import worker
 
-from dlrl_core.scheduler.driver_output import DriverOutput
+from dlrl_core.api.connection import DriverOutput
 
 
 @pytest.fixture

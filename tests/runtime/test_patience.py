@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dlrl_core.scheduler import patience as module
-from dlrl_core.scheduler.patience import Patience, sizes_of
+from dlrl_core.scheduler import cluster_probe as module
+from dlrl_core.scheduler.cluster_probe import Patience, sizes_of
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrl_core.workload.shards import ShardPart, join_pieces, parts_for, split_range, split_value, whole
+from dlrl_core.workload.invocation import ShardPart, join_pieces, parts_for, split_range, split_value, whole
 
 
 @given(st.integers(0, 500), st.integers(1, 40))

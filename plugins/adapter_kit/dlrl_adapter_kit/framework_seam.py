@@ -21,7 +21,7 @@ from ray.exceptions import RayTaskError
 from dlrl_core.trainer.role_call import RoleCall
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_core.trainer.workload_directory import WorkloadHandle
-from dlrl_core.workload.death_reason import LOST
+from dlrl_core.workload.actors import LOST
 
 
 class RemoteStub:

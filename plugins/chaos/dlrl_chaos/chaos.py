@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dlrl_core.errors import ChaosNotAllowedError, DlrlError, JobNotFoundError
-from dlrl_core.scheduler.names import MASTER, TRAINER
+from dlrl_core.roles import MASTER, TRAINER
 from dlrl_core.scheduler.workload_launcher import find_actor, processes_of
 from dlrl_core.workload.fault import Fault, FaultKind
 

@@ -12,7 +12,7 @@ from typing import Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from dlrl_core.plugin import API_VERSION, FrameworkAdapter, FrameworkDefaults
-from dlrl_core.plugin.discovery import normalised
+from dlrl_core.plugin.loading import normalised
 from dlrl_core.spec import ConfigValue, JobSpec
 from dlrl_core.spec.role_values import FailoverScope
 
@@ -58,7 +58,7 @@ def modules_of_framework(adapter: FrameworkAdapter) -> frozenset[str]:
 
 def read_plain(adapter: FrameworkAdapter, config: Any) -> dict[str, Any]:
     """What `fill` is given for a config in any form that the builder takes."""
-    from dlrl_core.api.config_input import config_source
+    from dlrl_core.api.assemble import config_source
 
     return ConfigValue.of(adapter.read_config(config_source(config))).plain()
 
@@ -100,7 +100,7 @@ def _differing(one: FrameworkDefaults, other: FrameworkDefaults) -> list[str]:
 
 def role_problems(filled: FrameworkDefaults) -> list[str]:
     """Classes, counts and scopes. Classes are looked up in the source of their modules, which are not imported."""
-    from dlrl_core.api.class_check import source_problems
+    from dlrl_core.api.assemble import source_problems
 
     problems = source_problems("the trainer", filled.trainer)
     if not filled.roles:

@@ -11,7 +11,7 @@ from dlrl_chaos.chaos import Chaos
 from dlrl_conformance.watched_job import Look, Processes, ProcessTrail, WatchedJob, quoted, wait_until_gone
 from dlrl_core.errors import DlrlError
 from dlrl_core.failover import declared_scopes, role_of
-from dlrl_core.scheduler.names import MASTER, TRAINER
+from dlrl_core.roles import MASTER, TRAINER
 from dlrl_core.spec import JobSpec
 from dlrl_core.spec.role_values import FailoverScope
 

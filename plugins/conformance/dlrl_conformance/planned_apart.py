@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError
 from typing import Any
 
-from dlrl_core.plugin.discovery import normalised
+from dlrl_core.plugin.loading import normalised
 
 _LIMIT_S = 120.0
 

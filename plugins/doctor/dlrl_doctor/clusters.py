@@ -63,8 +63,8 @@ def _records(store: Store, masters: Masters | None) -> Iterator[Verdict]:
 
 
 def _orphans() -> Iterator[Verdict]:
+    from dlrl_core.roles import MASTER, namespace_of
     from dlrl_core.scheduler.cluster_probe import living_actors
-    from dlrl_core.scheduler.names import MASTER, namespace_of
     from dlrl_core.scheduler.workload_launcher import find_actor
 
     actors, groups = living_actors(), _placement_groups()
@@ -91,7 +91,7 @@ def _placement_groups() -> dict[str, list[str]]:
     """Ids of the placement groups of each job. A name would not do: only the driver that made one finds it by name."""
     from ray.util.placement_group import placement_group_table
 
-    from dlrl_core.scheduler.names import job_of_reservation
+    from dlrl_core.roles import job_of_reservation
 
     found: dict[str, list[str]] = {}
     for group_id, group in placement_group_table().items():

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from dlrl_core.errors import ClusterError
 from dlrl_core.plan import ClusterView
-from dlrl_core.scheduler.patience import Patience, sizes_of
+from dlrl_core.scheduler.cluster_probe import Patience, sizes_of
 from dlrl_local_ray.keeper import remove
 
 _STILL_S = 90.0

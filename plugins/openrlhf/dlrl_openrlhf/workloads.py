@@ -10,7 +10,7 @@ from openrlhf.trainer.ray import launcher, ppo_actor, ppo_critic
 from dlrl_adapter_kit.framework_seam import replaced
 from dlrl_core import BaseWorkload
 from dlrl_core.trainer import WorkloadHandle
-from dlrl_core.workload.death_reason import GONE
+from dlrl_core.workload.actors import GONE
 from dlrl_core.workload.invocation import undecorated
 from dlrl_openrlhf import cpu, deepspeed_state
 from dlrl_openrlhf.weight_group import end_group

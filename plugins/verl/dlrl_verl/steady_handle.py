@@ -11,7 +11,7 @@ from typing import Any
 
 from dlrl_core.errors import ClusterError
 from dlrl_core.scheduler.workload_launcher import find_actor
-from dlrl_core.workload.death_reason import GONE
+from dlrl_core.workload.actors import GONE
 
 _AGAIN_S = 0.5
 BACK_S = 1800.0

@@ -19,7 +19,7 @@ from verl.workers.rollout.vllm_rollout import bucketed_weight_transfer, vllm_rol
 from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightSender, create_shared_memory
 
 from dlrl_adapter_kit.framework_seam import replaced
-from dlrl_core.workload.death_reason import GONE
+from dlrl_core.workload.actors import GONE
 from dlrl_verl.weight_receiver import SenderSign, WatchedSocket
 
 _PING_S = 10.0

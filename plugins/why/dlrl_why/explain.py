@@ -23,7 +23,7 @@ from dlrl_core.failover.policy import (
     role_use,
     workload_use,
 )
-from dlrl_core.scheduler.names import MASTER, TRAINER
+from dlrl_core.roles import MASTER, TRAINER
 from dlrl_core.spec.job_spec import RestartBudget
 from dlrl_core.spec.role_values import FailoverScope
 from dlrl_why.advice import advice

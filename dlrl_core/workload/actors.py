@@ -1,4 +1,4 @@
-"""The job's Master as other processes hold it: found when it is first used, asked again while it restarts."""
+"""How the processes of a job reach an actor that may be restarting, and how Ray reports that one is gone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ import time
 from typing import Any
 
 import ray
-from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError, RayTaskError
+from ray.exceptions import (
+    ActorDiedError,
+    ActorUnschedulableError,
+    GetTimeoutError,
+    NodeDiedError,
+    ObjectLostError,
+    OutOfMemoryError,
+    RayActorError,
+    RayTaskError,
+    RuntimeEnvSetupError,
+    WorkerCrashedError,
+)
 
 from dlrl_core.errors import DlrlError
 
@@ -77,3 +88,38 @@ def ask_restarting(method: Any, *args: Any, answer_s: float, back_s: float) -> A
 def one_line(error: Exception) -> str:
     """The message of an error in one line of at most 300 characters."""
     return " ".join(str(error).split())[:300]
+
+
+GONE = (
+    RayActorError,
+    OutOfMemoryError,
+    RuntimeEnvSetupError,
+    ActorUnschedulableError,
+    NodeDiedError,
+    WorkerCrashedError,
+)
+"""What a call to an actor raises if its process is gone or never started. Ray has no common base class for these."""
+
+LOST = (*GONE, ObjectLostError)
+"""What a call raises if its own process died, or one that its arguments were to come from."""
+
+_SEEN = (
+    # Text in Ray's message, in the order of search, and the reason that is shown for it
+    ("low on memory", "its node ran low on memory and Ray killed it"),
+    ("killed by `ray.kill`", "it was killed by ray.kill"),
+    ("The node died", "its node died"),
+    ("node was terminated", "its node was terminated"),
+    ("its node has died", "its node died"),
+    ("connection error code 2", "its process ended without a word (SIGKILL, out of memory, or a crash)"),
+    ("SYSTEM_ERROR", "its process ended without a word (SIGKILL, out of memory, or a crash)"),
+    ("exit()", "its process called exit()"),
+    ("INTENDED_USER_EXIT", "its process called exit()"),
+)
+_LONGEST = 200
+
+
+def death_reason(error: BaseException) -> str:
+    """The reason in an error of Ray, in a few words; the beginning of its message if that is not known."""
+    text = " ".join(str(error).split())
+    known = next((ours for theirs, ours in _SEEN if theirs in text), None)
+    return known or (text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
