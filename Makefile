@@ -12,7 +12,7 @@ FIRST ?= 0
 BENCHMARKS := planning calls startup commits failover
 , := ,
 
-.PHONY: help demo quickstart test test-core test-openrlhf test-verl test-long soak lint measure unused bench venv-core venv-openrlhf venv-verl clean
+.PHONY: help demo quickstart test test-core test-openrlhf test-verl test-long soak lint measure bench venv-core venv-openrlhf venv-verl clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -42,17 +42,16 @@ test-long: venv-core venv-openrlhf venv-verl  ## an install from a wheel, and ru
 	$(OPENRLHF)/bin/python -m pytest --timeout 900 -m long tests/openrlhf_runs
 	$(VERL)/bin/python -m pytest --timeout 900 -m long tests/verl_runs
 
-lint: venv-core  ## ruff, mypy and import-linter
+lint: venv-core  ## ruff, mypy, import-linter, definitions that nothing uses, and the size of the core
 	$(CORE)/bin/ruff check .
 	$(CORE)/bin/ruff format --check .
 	$(CORE)/bin/mypy
 	$(CORE)/bin/lint-imports
+	$(CORE)/bin/python -m tools.unused
+	$(CORE)/bin/python -m tools.measure
 
 measure: venv-core  ## how large the core is, and the files that a job goes through; fails above its limits
 	$(CORE)/bin/python -m tools.measure --way
-
-unused: venv-core  ## definitions that nothing but tests uses
-	$(CORE)/bin/python -m tools.unused
 
 bench: venv-core venv-openrlhf venv-verl  ## run every benchmark; fails if one misses its bar
 	@status=0; for name in $(BENCHMARKS); do \

@@ -1,4 +1,4 @@
-"""Which definitions `make unused` names."""
+"""Which definitions `make lint` names as unused."""
 
 from __future__ import annotations
 

@@ -94,9 +94,6 @@ class FlagTable:
         """The flag that gives `dest` this value; None if there is none."""
         return self._clearing.get(dest) if value is False else self._setting.get(dest)
 
-    def has_dest(self, dest: str) -> bool:
-        return dest in self._setting
-
     def default(self, dest: str) -> Any:
         return self._setting[dest].default
 
