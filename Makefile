@@ -38,7 +38,7 @@ test-verl: venv-verl  ## those with real verl, Megatron, FSDP and vLLM
 	$(VERL)/bin/python -m pytest --durations 15 --timeout 900 -m "framework and not long" tests/verl_config tests/verl_runs
 
 test-long: venv-core venv-openrlhf venv-verl  ## an install from a wheel, and runs of the frameworks, too long for every day
-	$(CORE)/bin/python -m pytest --timeout 900 -m long tests/examples
+	$(CORE)/bin/python -m pytest --timeout 900 -m long tests/examples tests/runtime
 	$(OPENRLHF)/bin/python -m pytest --timeout 900 -m long tests/openrlhf_runs
 	$(VERL)/bin/python -m pytest --timeout 900 -m long tests/verl_runs
 

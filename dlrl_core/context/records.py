@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dlrl_core.context.job_state import JobState
 from dlrl_core.context.process_report import WorkloadState
-from dlrl_core.context.redaction import RedactedText, redact
+from dlrl_core.context.redaction import RedactedText, redacted_text
 from dlrl_core.context.store import check_schema
 from dlrl_core.errors import ContextError, ErrorIdentity, RemoteCause, SchemaError
 from dlrl_core.roles import RoleType
@@ -194,7 +194,10 @@ class JobEnding(PersistedRecord):
         """The part that goes to the store: no result above a megabyte, and of the cause its redacted text."""
         is_small = self.result is not None and len(self.result) <= _LARGEST_RESULT
         cause = self.cause and replace(
-            self.cause, message=redact(self.cause.message), traceback=redact(self.cause.traceback), pickled=None
+            self.cause,
+            message=redacted_text(self.cause.message),
+            traceback=redacted_text(self.cause.traceback),
+            pickled=None,
         )
         return self.model_copy(update={"result": self.result if is_small else None, "cause": cause})
 
@@ -266,8 +269,8 @@ _OWN_DOCUMENTS = {*_TEXTS.values(), *_MODELS, "incidents"}
 _HEADER = [field for field in JobRecord.model_fields if field not in _OWN_DOCUMENTS]
 _WORKLOAD = "workload/"
 _INCIDENT = "incident/"
-_GONE_SINCE_4 = {"job": ("epoch", "restarts", "last_error", "ending"), "workload": ("restarts",)}
-"""Fields of older records: counted from the incidents now, or of another shape."""
+_GONE_SINCE_4 = {"job": ("epoch", "restarts", "last_error"), "workload": ("restarts",)}
+"""Fields of older records, which are counted from the incidents now."""
 
 
 def workload_key(name: str) -> str:
@@ -344,8 +347,16 @@ def _plain(job: str, key: str, documents: Mapping[str, str]) -> dict[str, Any]:
     if not isinstance(plain, dict) or not isinstance(plain.get("record_schema"), int):
         raise _unreadable(job, key, ["no record_schema"])
     check_schema(plain["record_schema"], SCHEMA, f"document '{key}' of job '{job}'")
-    gone = _GONE_SINCE_4.get(key.partition("/")[0], ()) if plain["record_schema"] < 4 else ()
-    return {name: value for name, value in plain.items() if name not in gone}
+    return plain if plain["record_schema"] == SCHEMA else _of_today(key, plain)
+
+
+def _of_today(key: str, plain: dict[str, Any]) -> dict[str, Any]:
+    """A document of schema 3 or older as one of today's: what is written next has today's fields."""
+    gone = _GONE_SINCE_4.get(key.partition("/")[0], ())
+    kept = {name: value for name, value in plain.items() if name not in gone}
+    if key == "trainer" and kept.get("state") in ("ready", "dead"):
+        kept["state"] = TrainerState.STARTING
+    return {**kept, "record_schema": SCHEMA}
 
 
 def _validated(model: type[M], job: str, key: str, plain: dict[str, Any]) -> M:

@@ -67,6 +67,8 @@ class ControlLoop:
         self._hanging: set[str] = set()
         """Actor ids of processes that a detector judged to hang, and that wait to be handled."""
         self._since = time.time()
+        self._moved: set[int] = set()
+        """Nodes of the plan that were replaced since the last incident was completed, by index."""
         self._is_recovering = True
         self._changed = asyncio.Event()
         self.reports: dict[str, ProcessReport] = {}
@@ -123,6 +125,8 @@ class ControlLoop:
             self.trainer.report_gone(_DIED_ALONE)
         if pending or self.trainer.is_due:
             await self._attempt(frozenset(pending))
+        elif self._seen.empty():
+            self._complete_incidents()
 
     # ---- observation -> finding -> decision -> recovery
 
@@ -146,10 +150,11 @@ class ControlLoop:
             seen = await self._with_call(seen)
         stacks = await self._stacks_of(seen)
         incident, recovery, decision = self.decided(seen, stacks=stacks)
-        self._write(incident, recovery)
+        cause = seen.cause if isinstance(seen, TrainerOutcome) else None
+        ending = JobEnding(state=JobState.FAILED, why=incident.message, cause=cause)
+        self._write(incident, recovery, ending)
         if incident.scope is FailoverScope.STOP:
-            cause = seen.cause if isinstance(seen, TrainerOutcome) else None
-            return JobEnding(state=JobState.FAILED, why=incident.message, cause=cause)
+            return ending
         await asyncio.sleep(decision.wait_s)
         await self._attempt(recovery.names)
         return None
@@ -208,15 +213,15 @@ class ControlLoop:
             return None
         return (await stacks_of(host))[-_LONGEST_STACKS:]
 
-    def _write(self, incident: Incident, recovery: Recovery) -> None:
-        """The incident and the state of all that it restarts, in one commit, before any of it is done."""
+    def _write(self, incident: Incident, recovery: Recovery, ending: JobEnding) -> None:
+        """The incident and the state of all that it restarts, or the ending, in one commit, before anything is done."""
         record = self._context.record
         with self._context.change() as change:
             change.incident(incident)
             if incident.subject in self._context.workloads and incident.kind is FindingKind.PROCESS_DIED:
                 change.workload(incident.subject, state=WorkloadState.DEAD, detail=incident.message)
             if incident.scope is FailoverScope.STOP:
-                change.job(ending=JobEnding(state=JobState.FAILED, why=incident.message))
+                change.job(ending=ending.kept())
                 return
             if incident.scope is FailoverScope.JOB and record.state is JobState.RUNNING:
                 change.job(state=JobState.STARTING)
@@ -232,34 +237,33 @@ class ControlLoop:
     async def _attempt(self, names: frozenset[str], *, is_first: bool = False) -> None:
         """Start these workloads, and the trainer if it is due; a process that dies meanwhile is an observation."""
         try:
-            has_moved = await self._carry_out(names, is_first=is_first)
+            await self._carry_out(names, is_first=is_first)
         except ProcessDiedError as error:
             self._observe_death(error.name, error.reason)
         except TrainerDiedError as error:
             self.trainer.report_gone(f"while it was starting: {error}")
         else:
-            self._complete_incidents(has_moved=has_moved)
+            self._complete_incidents()
 
     def _observe_death(self, name: str, reason: str) -> None:
         actor_id = self._context.workloads[name].actor_id or ""
         self._seen.put_nowait(WorkloadGone(name=name, reason=reason, actor_id=actor_id))
 
-    async def _carry_out(self, names: frozenset[str], *, is_first: bool) -> bool:
-        """Start the processes. Returns whether workloads were moved off a lost node."""
-        has_moved = False
+    async def _carry_out(self, names: frozenset[str], *, is_first: bool) -> None:
         if self.trainer.is_due:  # first: it has no place on a node, and imports its class meanwhile
             await self._start_trainer(is_first=is_first)
         while True:
             if not is_first:
-                has_moved = await self._moves.replace_lost_nodes() or has_moved
+                self._moved |= await self._moves.replace_lost_nodes()
             try:
                 await self._start_workloads(names, is_first=is_first)
                 break
             except NodeLostError:
-                is_first = False  # once more, on another node
+                is_first = False  # once more, on another node; the trainer may have been on that one
+                if self.trainer.is_due:
+                    await self._start_trainer(is_first=False)
         if self.trainer.is_due and self._workloads.is_complete:  # else this is done again, for the missing ones
             self.trainer.run(self._workloads, await self.trainer.loaded(self._launch.limits.construct_s))
-        return has_moved
 
     async def _start_trainer(self, *, is_first: bool) -> None:
         if not is_first:
@@ -273,16 +277,19 @@ class ControlLoop:
         elif names | pending:
             await self._workloads.restart(names | pending)
 
-    def _complete_incidents(self, *, has_moved: bool) -> None:
+    def _complete_incidents(self) -> None:
         """Write to all open incidents that every process is ready again."""
+        records = self._context.workloads
         if not any(one.ready_at is None for one in self._context.record.incidents) or not self._workloads.is_complete:
             return
-        has_state = any(one.is_stateful for one in self._context.workloads.values())
-        now = time.time()
+        is_state_lost = bool(self._moved) and any(
+            one.node in self._moved and records[one.name].is_stateful for one in self._reserved.plan.workloads
+        )
+        self._moved, now = set(), time.time()
         with self._context.change() as change:
             for one in self._context.record.incidents:
                 if one.ready_at is None:
-                    change.incident(completed(one, now, is_state_lost=has_moved and has_state))
+                    change.incident(completed(one, now, is_state_lost=is_state_lost))
 
     # ---- detectors
 
@@ -292,6 +299,8 @@ class ControlLoop:
         failed: set[str] = set()
         while True:
             await asyncio.sleep(_LOOK_S)
+            if self._is_recovering:
+                continue  # judged again when all is ready: a call may end until then
             look = self._look()
             for name, detector in detectors.items():
                 try:
@@ -312,8 +321,10 @@ class ControlLoop:
         )
 
     def _observe(self, hangs: Iterable[WorkloadHangs]) -> None:
-        """Queue each process that was judged to hang, once."""
+        """Queue each process that was judged to hang, once. Raises TypeError for what is no judgement on a workload."""
         for found in hangs:
+            if not isinstance(found, WorkloadHangs) or found.name not in self._context.workloads:
+                raise TypeError(f"it must yield WorkloadHangs of workloads of the job, not {found!r}")
             if found.actor_id not in self._hanging:
                 self._hanging.add(found.actor_id)
                 self._seen.put_nowait(found)

@@ -29,7 +29,7 @@ class EventSinks:
     def add(self, events: Sequence[JournalEvent]) -> None:
         """Hand over events that are part of the record now; returns at once."""
         for event in events:
-            self._events.put(event.model_dump(mode="json"))
+            self._events.put(event.model_dump(mode="json", exclude={"seq"}))
 
     def close(self) -> None:
         """Wait a few seconds until the sinks have what was handed over."""

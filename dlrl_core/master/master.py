@@ -39,9 +39,10 @@ class Master:
 
     def __init__(self, launch: MasterLaunch) -> None:
         from dlrl_core.scheduler.cluster_probe import restarts_of_this_actor
-        from dlrl_core.workload.process import end_with_node
+        from dlrl_core.workload.process import ProcessSetup, end_with_node
 
         end_with_node()
+        ProcessSetup(python_path=launch.python_path, plugins=launch.plugins).set_environment()  # for plugins
         self._launch = launch
         self._ending: JobEnding | None = None
         self._ended = asyncio.Event()
@@ -106,9 +107,9 @@ class Master:
             load_or_create, self._store, self._launch, self._address, is_successor=self._is_successor
         )
         context.on_conflict(_vanish)
+        self._context, self._loop, self._refusal = context, ControlLoop(self._launch, context), None
         self._sinks = EventSinks(self._launch.job)
         context.on_events(self._sinks.add)
-        self._context, self._loop, self._refusal = context, ControlLoop(self._launch, context), None
         if self._early_progress is not None:
             self._loop.trainer.record_progress(self._early_progress)
         self._answered.set()
@@ -212,9 +213,10 @@ class Master:
         """Write what still waits for the store; what it does not take in time is lost, and that is printed."""
         try:
             await asyncio.to_thread(self._context.close, _LAST_WRITES_S)
-            await asyncio.to_thread(self._sinks.close)
         except DlrlError as error:
             print(f"dlrl: {error}", file=sys.stderr, flush=True)
+        finally:
+            await asyncio.to_thread(self._sinks.close)
 
     def _end_self(self) -> None:
         # Not exit_actor: it would wait for calls that are still being answered.

@@ -187,8 +187,8 @@ class NodeMoves:
     def _plan(self) -> ExecutionPlan:
         return self._reserved.plan
 
-    async def replace_lost_nodes(self) -> bool:
-        """Replace each node of the plan that is gone by a spare, or by a node that is free; False if none is gone.
+    async def replace_lost_nodes(self) -> set[int]:
+        """Replace each node of the plan that is gone by a spare, or by a free node; the indices of those replaced.
 
         Raises ReservationError with what is missing if there is none within the limit. A node that lives but fails
         too often is left only if another one is there now.
@@ -199,7 +199,7 @@ class NodeMoves:
                 await self._replace(index)
             elif self._plan.nodes[index].node_id in self._failing():
                 await self._leave(index)
-        return self._plan.nodes != before
+        return {index for index, node in enumerate(before) if self._plan.nodes[index] != node}
 
     async def _stands(self, index: int, living: set[str]) -> bool:
         """Whether the node is there, and gives what was asked for on it when it took the place of another one."""

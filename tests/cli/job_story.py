@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from dlrl_core.context import Incident, JobContext, JobRecord, WorkloadRecord, open_store
+from dlrl_core.context import Incident, JobContext, JobEnding, JobRecord, WorkloadRecord, open_store
 from dlrl_core.context.store import sqlite_url
 from dlrl_core.context.trainer_outcome import TrainerOutcome
 from dlrl_core.errors import ErrorIdentity
@@ -41,7 +42,6 @@ class JobStory:
         self.context = JobContext.create(self.store, record, _workloads())
         self.loop = ControlLoop(_launch(record), self.context)
         self.loop._workloads = _AllUp()  # type: ignore[assignment]
-        self._has_moved = False
 
     def close(self) -> None:
         self.store.close()
@@ -65,8 +65,7 @@ class JobStory:
             if self.context.record.state != "running":
                 change.job(state="running")
                 change.event("state", "the trainer runs", subject="job", state="running")
-        self.loop._complete_incidents(has_moved=self._has_moved)
-        self._has_moved = False
+        self.loop._complete_incidents()
 
     def comes_to(self, step: int, *, committed: int | None = None) -> None:
         with self.context.change() as change:
@@ -91,7 +90,7 @@ class JobStory:
         self._sees(TrainerOutcome(is_success=False, why=why, failed_workload=workload, error_identity=error))
 
     def moves_off_a_lost_node(self) -> None:
-        self._has_moved = True
+        self.loop._moved, self.loop._reserved = {0}, _OnOneNode()  # type: ignore[assignment]
 
     def tells(self, kind: str, message: str, subject: str = "job", **data: Any) -> None:
         with self.context.change() as change:
@@ -123,7 +122,7 @@ class JobStory:
     def _sees(self, seen: Observation, stacks: str | None = None) -> None:
         """What the Master's control loop writes about an observation, without the processes that it would restart."""
         incident, recovery, _ = self.loop.decided(seen, stacks=stacks)
-        self.loop._write(incident, recovery)
+        self.loop._write(incident, recovery, JobEnding(state="failed", why=incident.message))
         if incident.scope == "stop":
             self.ends("failed", incident.message)
 
@@ -139,6 +138,12 @@ class JobStory:
 
     def why(self, **more: Any) -> Answer:
         return explain(self.evidence(**more))
+
+
+class _OnOneNode:
+    """Stands for the plan: the actors are on node 0."""
+
+    plan = SimpleNamespace(workloads=[SimpleNamespace(name=f"actor-{rank}", node=0) for rank in (0, 1)])
 
 
 class _AllUp:

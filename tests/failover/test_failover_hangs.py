@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 
 import pytest
@@ -94,7 +95,41 @@ def hanging_loop(launch, context, monkeypatch, **fields) -> ControlLoop:
     monkeypatch.setattr(control_loop, "_LOOK_S", 0.01)
     loop = ControlLoop(launch, context)
     loop.reports["actor-0"] = report(call="add", call_since=NOW - 60, **fields)
+    loop._become_stable()
     return loop
+
+
+def test_while_something_is_restarted_no_hang_is_judged(launch, context, monkeypatch):
+    async def run() -> None:
+        loop = hanging_loop(launch, context, monkeypatch)
+        loop._is_recovering = True
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(observed(loop, 1), 0.5)
+        loop._become_stable()
+        [seen] = await observed(loop, 1)
+        assert seen.name == "actor-0"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("found", ["a text", WorkloadHangs(name="no-such-0", reason="it hangs", actor_id="x")])
+def test_what_a_detector_of_others_must_not_return_is_named_and_ends_nothing(
+    launch, context, monkeypatch, capfd, found
+):
+    monkeypatch.setattr("dlrl_core.failover.finding.find_hangs", lambda look: [found])
+    reset_plugin_host()
+
+    async def run() -> None:
+        loop = hanging_loop(launch, context, monkeypatch)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(observed(loop, 1), 0.5)
+
+    asyncio.run(run())
+    reset_plugin_host()
+    assert (
+        "detector 'hang' failed: TypeError: it must yield WorkloadHangs of workloads of the job"
+        in capfd.readouterr().err
+    )
 
 
 def test_a_hang_is_observed_once_and_again_after_a_restart(launch, context, monkeypatch):
@@ -129,7 +164,7 @@ def test_a_hang_is_an_incident_with_the_stacks_of_the_process(launch, context, m
     asyncio.run(run())
     [incident] = context.record.incidents
     assert (incident.kind, incident.subject, incident.stacks) == (FindingKind.HUNG, "actor-0", "its stacks")
-    assert incident.message.startswith("workload 'actor-0' hangs: its call 'add' has run for 6")
+    assert re.match(r"workload 'actor-0' hangs: its call 'add' has run for \d+ s \(limit 10 s\)", incident.message)
     assert context.workloads["actor-0"].state is WorkloadState.STARTING
 
 

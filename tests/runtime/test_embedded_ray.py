@@ -97,7 +97,8 @@ def test_a_failing_job_ends_its_embedded_ray_too(short_tmp, dlrl_home):
 
 LOUD = "\n".join([
     "L = 'sample_jobs.loud'",
-    "RLJobBuilder().trainer(L, 'Loud').actor(L, 'LoudActor').total(2).rollout(L, 'Dies').build().submit('loud')",
+    "builder = RLJobBuilder().device_per_node(3).trainer(L, 'Loud').actor(L, 'LoudActor').total(2)",
+    "builder.rollout(L, 'Dies').failover('stop').build().submit('loud')",
 ])  # fmt: skip
 
 
@@ -123,12 +124,16 @@ def test_a_failed_job_tells_once_where_the_logs_are_and_they_are_there(short_tmp
     assert any(name.startswith("worker-") for name in names)
 
 
+@pytest.mark.long
 def test_a_local_ray_that_fails_to_start_tells_why(short_tmp, dlrl_home):
-    script = "RLJobBuilder().trainer(H, 'Finishes').actor(H, 'Worker').build().submit('b')"
-    broken = driver(script, short_tmp, dlrl_home, RAY_raylet_heartbeat_period_milliseconds="soon")
+    """No file may grow beyond 20 kB, as on a full disk; Ray gives up after half a minute."""
+    limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+    script = f"{limit}RLJobBuilder().trainer(H, 'Finishes').actor(H, 'Worker').build().submit('b')"
+    broken = driver(script, short_tmp, dlrl_home)
     _, err = broken.communicate(timeout=150)
     assert broken.returncode == 1
     assert "ClusterError: the embedded local Ray did not start: " in err
+    assert "keeper.log: " in err and "all logs are kept in " in err
     wait_until(lambda: not processes_with(short_tmp), "all processes are gone")
     assert not any(short_tmp.iterdir())
 

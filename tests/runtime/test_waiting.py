@@ -86,6 +86,7 @@ def test_a_wait_is_bounded_and_its_end_names_what_was_missing(ray_2_nodes_8_gpus
 def test_a_waiting_job_names_the_other_jobs_that_hold_resources(ray_2_nodes_8_gpus, tmp_path):
     until = tmp_path / "end"
     first = job(total=4, until=str(until)).submit("first", blocking=False)
+    wait_until(lambda: first.status().state == "running", "the first job has its place")
     both = RLJobBuilder().node_num(2).device_per_node(4).trainer(HERE, "Host").actor(HERE, "Guest").total(8).build()
     second = both.submit("second", blocking=False)
     status = wait_until(lambda: (now := second.status()).waiting_for and now, "the second job waits")

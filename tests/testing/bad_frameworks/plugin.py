@@ -19,8 +19,8 @@ def dlrl_frameworks():
 
 
 def _with_rollout(filled, **changes):
-    rollout = dataclasses.replace(filled.roles[RoleType.ROLLOUT], **changes)
-    return dataclasses.replace(filled, roles={**filled.roles, RoleType.ROLLOUT: rollout})
+    rollout = filled.roles[RoleType.ROLLOUT].model_copy(update=changes)
+    return filled.model_copy(update={"roles": {**filled.roles, RoleType.ROLLOUT: rollout}})
 
 
 class Fickle(AcmeAdapter):
@@ -91,4 +91,4 @@ class Uncommitted(AcmeAdapter):
 
     def fill(self, config):
         trainer = ClassRef(module="bad_frameworks.roles", class_name="UncommittedTrainer")
-        return dataclasses.replace(super().fill(config), trainer=trainer)
+        return super().fill(config).model_copy(update={"trainer": trainer})
