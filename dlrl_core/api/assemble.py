@@ -13,15 +13,13 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
 from dlrl_core.errors import PluginError, RemoteCause, SpecError
 from dlrl_core.hints import did_you_mean
 from dlrl_core.plugin import ConfigKind, ConfigSource, FrameworkAdapter, plugin_host
 from dlrl_core.spec import ClassRef, ConfigValue, JobSpec, problems_of
-from dlrl_core.spec.config_value import read_yaml
-from dlrl_core.spec.job_spec import FrameworkDefaults, RoleDefaults, merged
-from dlrl_core.spec.validation import Problem, ProblemKind, Words, refused_texts, validated_job
+from dlrl_core.spec.config_value import kind_of, read_yaml
+from dlrl_core.spec.job_spec import FrameworkDefaults, RefusedDefaults, merged
+from dlrl_core.spec.validation import Problem, ProblemKind, Words, validated_job
 
 T = TypeVar("T")
 
@@ -92,17 +90,11 @@ def _config(said: Said, adapter: FrameworkAdapter | None) -> ConfigValue:
 
 
 def _fill(adapter: FrameworkAdapter, config: ConfigValue) -> FrameworkDefaults:
-    return _asked(adapter, "fill", lambda: _filled(adapter, config))
-
-
-def _filled(adapter: FrameworkAdapter, config: ConfigValue) -> FrameworkDefaults:
     try:
-        return adapter.fill(config.plain())
-    except ValidationError as error:
-        if error.title != RoleDefaults.__name__:
-            raise
-        texts = refused_texts(RoleDefaults, error)
-        raise SpecError([f"framework '{adapter.name}' fills a role that can't be: {text}" for text in texts]) from error
+        return _asked(adapter, "fill", lambda: adapter.fill(config.plain()))
+    except RefusedDefaults as error:
+        begin = f"framework '{adapter.name}' gives defaults that can't be"
+        raise SpecError([f"{begin}: {text}" for text in error.problems]) from error
 
 
 def _asked(adapter: FrameworkAdapter, method: str, step: Callable[[], T]) -> T:
@@ -126,7 +118,12 @@ def _words_of(defaults: FrameworkDefaults | None) -> Words:
     if defaults is None:
         return {}
     words = defaults.model_dump(exclude_unset=True, exclude_none=True)
-    return {**words, "roles": {str(role): options for role, options in words["roles"].items()}}
+    roles = {str(role): {**_class_words(options.pop("cls")), **options} for role, options in words["roles"].items()}
+    return {**words, "trainer": _class_words(words["trainer"]), "roles": roles}
+
+
+def _class_words(cls: Mapping[str, str]) -> Words:
+    return {"module": cls["module"], "class": cls["class_name"]}
 
 
 def _completed(words: Words) -> Words:
@@ -184,11 +181,14 @@ def config_source(config: Any) -> ConfigSource:
     if isinstance(config, str):
         import shlex
 
-        return ConfigSource(kind=ConfigKind.WORDS, value=tuple(shlex.split(config)))
+        try:
+            return ConfigSource(kind=ConfigKind.WORDS, value=tuple(shlex.split(config)))
+        except ValueError as error:  # the text is not shown, it may have a secret in it
+            raise SpecError([f"config is a text that no shell could split into words: {error}"]) from error
     if isinstance(config, list | tuple) and all(isinstance(word, str) for word in config):
         return ConfigSource(kind=ConfigKind.WORDS, value=tuple(config))
     raise SpecError(
-        [f"config is a {type(config).__name__}; it must be a dict, an OmegaConf, a YAML file or a framework's words"]
+        [f"config is {kind_of(config)}; it must be a dict, an OmegaConf, a YAML file or a framework's words"]
     )
 
 
@@ -200,13 +200,11 @@ def overridden(source: ConfigSource, overrides: Sequence[str], *, is_whole: bool
     """
     if not overrides:
         return source
+    if wrong := [word for word in overrides if not isinstance(word, str)]:
+        raise SpecError([f"override is {kind_of(word)}; it must be a text such as 'lr=0.1'" for word in wrong])
     if isinstance(source.value, tuple):
-        raise SpecError(
-            [
-                f"override of '{overrides[0].partition('=')[0]}' can't be laid over a framework's own words; "
-                "write it among those words"
-            ]
-        )
+        key = overrides[0].partition("=")[0]
+        raise SpecError([f"override of '{key}' can't be laid over a framework's own words; write it among those words"])
     config = _opened(read_yaml(source.value) if isinstance(source.value, Path) else source.value)
     problems = [problem for word in overrides if (problem := _apply(config, word, is_whole=is_whole))]
     if problems:
@@ -255,9 +253,6 @@ def _has(config: Any, key: str) -> bool:
         return True  # it is there, and can't be resolved yet
 
 
-logger = logging.getLogger("dlrl")
-
-
 def class_problems(owner: str, ref: ClassRef, *, is_trainer: bool) -> list[str]:
     """Problems of a class, which is imported. A module whose own dependency is missing here is left for the workers."""
     from dlrl_core.workload.invocation import load_class
@@ -269,7 +264,7 @@ def class_problems(owner: str, ref: ClassRef, *, is_trainer: bool) -> list[str]:
     except ModuleNotFoundError as error:
         if error.name is not None and (ref.module == error.name or ref.module.startswith(f"{error.name}.")):
             return [f"{owner} is '{ref}': there is no module '{error.name}'"]
-        logger.info("%s is '%s', not checked here: module '%s' is missing", owner, ref, error.name)
+        _log.info("%s is '%s', not checked here: module '%s' is missing", owner, ref, error.name)
         return []
     except Exception as error:  # noqa: BLE001 - importing runs user code: whatever it raises is the problem
         return [f"{owner} is '{ref}', which can't be imported: {type(error).__name__}: {error}"]

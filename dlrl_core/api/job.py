@@ -94,7 +94,7 @@ class RLJob:
     def __repr__(self) -> str:
         """What it is, or the state and step of the last submission as they were last seen."""
         if self._handle is not None:
-            return repr(self._handle).replace("JobHandle", "RLJob", 1)
+            return f"<RLJob '{self._handle.name}': {self._handle.summary}>"
         roles = ", ".join(f"{role.total} {role.role}" for role in self.spec.roles)
         return f"<RLJob of trainer '{self.spec.trainer}' with {roles}: not submitted>"
 

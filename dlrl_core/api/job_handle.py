@@ -115,7 +115,7 @@ class JobStatus:
 
     def _repr_html_(self) -> str:
         """A small table for a notebook."""
-        metrics = ", ".join(f"{name}={value:.4g}" for name, value in self.metrics.items())
+        metrics = ", ".join(f"{name}={_number(value)}" for name, value in self.metrics.items())
         rows = {
             "job": self.name,
             "state": self.summary,
@@ -127,6 +127,11 @@ class JobStatus:
         }
         shown = (f"<tr><th>{name}</th><td>{html.escape(text)}</td></tr>" for name, text in rows.items() if text)
         return f"<table>{''.join(shown)}</table>"
+
+
+def _number(value: object) -> str:
+    """A metric for people; one that is no JSON number, such as NaN, is a text already."""
+    return f"{value:.4g}" if isinstance(value, int | float) else str(value)
 
 
 _ASK_S = 5.0
@@ -340,12 +345,13 @@ class JobHandle:
             print(f"dlrl: the output of all processes, and Ray's logs, are {where}", file=sys.stderr, flush=True)
 
     @property
-    def _summary(self) -> str:
+    def summary(self) -> str:
+        """State and step as they were last seen."""
         return self._last.summary if self._last is not None else "submitted"
 
     def __repr__(self) -> str:
         """Name, and state and step as they were last seen: a repr asks nothing."""
-        return f"<JobHandle '{self.name}': {self._summary}>"
+        return f"<JobHandle '{self.name}': {self.summary}>"
 
     def _repr_html_(self) -> str:
         return self._last._repr_html_() if self._last is not None else f"<code>{html.escape(repr(self))}</code>"

@@ -6,6 +6,7 @@ Nothing heavy is imported at the top of this module or of those it imports: `dlr
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from dlrl_core.cli.error_report import MEANINGS, errors_shown
 
 if TYPE_CHECKING:
     from dlrl_core.cli.job_input import JobInput
+    from dlrl_core.plugin import PluginHost
 
 EXIT_CODES = "\n".join(f"{code.value:>3}  {meaning}" for code, meaning in MEANINGS.items())
 
@@ -210,11 +212,23 @@ def add_plugin_commands() -> None:
     from dlrl_core.cli.output import print_problems, quiet_plugins
 
     with quiet_plugins() as host:
-        commands = host.commands()
+        commands = {name: function for name, function in host.commands().items() if _is_command(host, name, function)}
     for name, function in commands.items():
         app.command(name)(function)
     if not {*sys.argv[1:2]} & commands.keys():
         print_problems(host.problems("dlrl_commands"))
+
+
+def _is_command(host: PluginHost, name: str, function: Callable[..., None]) -> bool:
+    """Whether typer can make a command of it; if an annotation, say, is unknown to it, the plugin is broken."""
+    alone = typer.Typer(add_completion=False)
+    alone.command()(function)
+    try:
+        typer.main.get_command(alone)
+    except Exception as error:  # noqa: BLE001 - a plugin's code; the other commands must work
+        host.refuse("dlrl_commands", name, f"is no command: {type(error).__name__}: {error}")
+        return False
+    return True
 
 
 def _given(

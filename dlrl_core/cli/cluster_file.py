@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 from dlrl_core.errors import SpecError
 from dlrl_core.spec.config_value import read_yaml
 from dlrl_core.spec.job_spec import Amount, Count, Frozen, Text
-from dlrl_core.spec.validation import validated
+from dlrl_core.spec.validation import said, validated
 
 if TYPE_CHECKING:
     from dlrl_core.plan import ClusterView
@@ -56,7 +56,10 @@ class ClusterFile(Frozen):
     @classmethod
     def read(cls, path: Path) -> ClusterFile:
         """Raises SpecError with everything that is wrong with the file."""
-        found, problems = validated(cls, read_yaml(path), f"'{path}'")
+        plain = said(read_yaml(path))
+        if isinstance(nodes := plain.get("nodes"), list):
+            plain["nodes"] = [said(entry) if isinstance(entry, dict) else entry for entry in nodes]
+        found, problems = validated(cls, plain, f"'{path}'")
         texts = [problem.text for problem in problems]
         if not found.nodes and not texts:
             texts.append(f"'{path}' needs 'nodes', a list with an entry for each kind of node")

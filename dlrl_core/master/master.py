@@ -116,9 +116,9 @@ class Master:
         self._loaded.set()
 
     def _say_waiting(self, error: DlrlError) -> None:
-        if str(error) != str(self._refusal):
-            self._refusal = error
+        if type(error) is not type(self._refusal):
             print(f"dlrl: {error}", file=sys.stderr, flush=True)
+        self._refusal = error
         self._answered.set()
 
     async def _give_up(self) -> None:

@@ -234,7 +234,13 @@ class ExecutionPlan(_Frozen):
         return self.in_format("text")
 
     def __repr__(self) -> str:
-        return f"<ExecutionPlan: {self.in_format('text').partition(':')[0]}>"
+        counts = {
+            "workload": sum(group.seats * len(group.members) for group in self.groups),
+            "node": len(self.nodes),
+            f"{self.device_type} device": self.device_count,
+        }
+        workloads, nodes, devices = (f"{count} {thing}{'s' * (count != 1)}" for thing, count in counts.items())
+        return f"<ExecutionPlan: {workloads} on {nodes}, {devices}>"
 
     def _repr_html_(self) -> str:
         """The picture, for a notebook."""

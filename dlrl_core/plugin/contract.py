@@ -16,7 +16,7 @@ from dlrl_core.roles import RoleType
 if TYPE_CHECKING:
     from dlrl_core.spec.job_spec import FrameworkDefaults
 
-API_VERSION = 1
+API_VERSION = 2
 """Number of this contract and its hooks; raised when a plugin written for the old one would misbehave."""
 
 
@@ -82,6 +82,11 @@ class FrameworkAdapter(abc.ABC):
                 f"framework '{self.name}' supports {self.distribution} {self.versions}, installed is {version}",
                 run=self._install(),
             )
+
+    def check_version(self) -> None:
+        """Raise FrameworkUnavailableError if an unsupported version is installed; a missing framework is fine."""
+        if self.installed_version() is not None:
+            self.check_available()
 
     @abc.abstractmethod
     def read_config(self, source: ConfigSource) -> Mapping[str, Any]:

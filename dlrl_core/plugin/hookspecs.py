@@ -47,6 +47,8 @@ class Kind(NamedTuple):
     several: str
     reserved: tuple[str, ...] = ()
     """Names that belong to dlrl itself. A plugin that registers one of them is reported, and the name stays dlrl's."""
+    of_dlrls_plugins: tuple[str, ...] = ()
+    """Names that no plugin but those that come with dlrl can take."""
 
 
 KINDS = {
@@ -54,7 +56,9 @@ KINDS = {
     "dlrl_policies": Kind("policy", "policies"),
     "dlrl_stores": Kind("store scheme", "store openers", ("sqlite",)),
     "dlrl_clusters": Kind("cluster", "clusters"),
-    "dlrl_commands": Kind("command", "commands", ("run", "plan", "status", "stop")),
+    "dlrl_commands": Kind(
+        "command", "commands", ("run", "plan", "status", "stop"), ("why", "doctor", "frameworks", "chaos")
+    ),
     "dlrl_detectors": Kind("detector", "detectors"),
     "dlrl_event_sinks": Kind("event sink", "event sinks"),
     "dlrl_doctor_checks": Kind("doctor check", "doctor checks"),
@@ -115,7 +119,8 @@ def dlrl_detectors() -> dict[str, Detector | ImportPath]:
 def dlrl_event_sinks() -> dict[str, EventSink | ImportPath]:
     """Event sinks by name: functions that get the job's name and each journal event, as plain values, once.
 
-    The Master calls them, in a thread of their own and in order; what one raises is logged once.
+    The Master calls them, in a thread of their own and in order; what one raises is logged once. Events about the store
+    itself, and `submitted`, are in the journal alone.
     """
     raise NotImplementedError
 

@@ -62,30 +62,38 @@ BUILTIN = PluginRecord(name="builtin", distribution="dlrl", version=__version__,
 class NameTable:
     """All names of one kind, such as 'framework'. A name that two plugins register is usable for neither."""
 
-    def __init__(self, kind: str, reserved: Sequence[str] = ()) -> None:
+    def __init__(self, kind: str, reserved: Sequence[str] = (), of_dlrls_plugins: Sequence[str] = ()) -> None:
         self._kind = kind
         self._reserved = reserved
+        self._of_dlrls_plugins = of_dlrls_plugins
         self._claims: dict[str, dict[PluginRecord, Any]] = {}
+        self._refused: dict[str, list[PluginRecord]] = {}
+        """The plugins that register a name of dlrl's."""
 
     def claim(self, name: str, value: Any, owner: PluginRecord) -> None:
-        self._claims.setdefault(name, {})[owner] = value
+        if name in self._reserved or (name in self._of_dlrls_plugins and not owner.is_of_dlrl):
+            self._refused.setdefault(name, []).append(owner)
+        else:
+            self._claims.setdefault(name, {})[owner] = value
 
     def usable(self) -> dict[str, tuple[PluginRecord, Any]]:
         """The names that belong to one plugin alone, sorted, each with its plugin and its value."""
-        clashing = self.clashes()
-        return {name: next(iter(self._claims[name].items())) for name in sorted(self._claims) if name not in clashing}
+        alone = sorted(name for name, claims in self._claims.items() if len(claims) == 1)
+        return {name: next(iter(self._claims[name].items())) for name in alone}
 
     def clashes(self) -> dict[str, str]:
         """The names that more than one plugin registers, or that belong to dlrl, each with a sentence about them."""
-        taken = (name for name, claims in self._claims.items() if len(claims) > 1 or name in self._reserved)
-        return {name: self._clash(name) for name in sorted(taken)}
+        return {name: self._clash(name) for name in sorted(self._owners_at_odds())}
 
     def clashes_of(self, owner: PluginRecord) -> list[str]:
-        return [sentence for name, sentence in self.clashes().items() if owner in self._claims[name]]
+        return [self._clash(name) for name, owners in sorted(self._owners_at_odds().items()) if owner in owners]
+
+    def _owners_at_odds(self) -> dict[str, list[PluginRecord]]:
+        return {name: list(claims) for name, claims in self._claims.items() if len(claims) > 1} | self._refused
 
     def unknown(self, name: str, *, not_loaded: Iterable[str] = ()) -> str:
         """The sentence about a name that no plugin registers; `not_loaded` are the plugins that might have."""
-        registered, missing = list(self._claims), sorted(set(not_loaded))
+        registered, missing = list({**self._claims, **self._refused}), sorted(set(not_loaded))
         hint = did_you_mean(name, [*registered, *self._reserved, *missing])
         known = f"registered: {', '.join(sorted(registered))}" if registered else "none is registered"
         tail = f"; plugins that did not load: {', '.join(missing)}" if missing else ""
@@ -95,8 +103,8 @@ class NameTable:
         return f"{self._kind} '{name}'"
 
     def _clash(self, name: str) -> str:
-        owners = " and ".join(owner.label for owner in self._claims[name])
-        if name in self._reserved:
+        owners = " and ".join(owner.label for owner in self._owners_at_odds()[name])
+        if name in self._refused:
             return (
                 f"{self.what(name)} of {owners} has a name that belongs to dlrl itself, so it can't be used; rename it"
             )
@@ -115,9 +123,9 @@ class PluginHost:
         *,
         allow_problems: Iterable[str] = (),
     ) -> None:
-        self._tables = {hook: NameTable(kind.one, kind.reserved) for hook, kind in KINDS.items()}
+        self._tables = {hook: NameTable(kind.one, kind.reserved, kind.of_dlrls_plugins) for hook, kind in KINDS.items()}
         self._allow_problems = list(allow_problems)
-        self._not_imported: dict[tuple[str, str], tuple[PluginRecord, str]] = {}
+        self._unusable: dict[tuple[str, str], tuple[PluginRecord, str]] = {}
         loaded = list(plugins)
         for record, added in loaded:
             for hook, values in (added or {}).items():
@@ -184,6 +192,13 @@ class PluginHost:
         """The commands that plugins add to `dlrl`."""
         return self._all_functions("dlrl_commands")
 
+    def refuse(self, hook: str, name: str, why: str) -> str:
+        """Keep for `problems` and `records` that what a plugin registered there can't be used; returns the sentence."""
+        owner, _ = self._tables[hook].usable()[name]
+        sentence = owner.broken(f"{self._tables[hook].what(name)} {why}").partition("\n")[0]
+        self._unusable[hook, name] = owner, sentence
+        return sentence
+
     def detectors(self) -> Mapping[str, hooks.Detector]:
         return self._all_functions("dlrl_detectors")
 
@@ -201,40 +216,37 @@ class PluginHost:
     def problems(self, hook: str | None = None) -> list[str]:
         """One sentence for each thing that can't be used: of one hook's functions, or of everything.
 
-        These are plugins that did not load, clashes of names, wrong words of DLRL_PLUGINS, and import paths that
-        were tried and could not be imported.
+        These are plugins that did not load, clashes of names, wrong words of DLRL_PLUGINS, import paths that were
+        tried and could not be imported, and what was refused by `refuse`.
         """
-        not_imported = [text for (of, _), (_, text) in self._not_imported.items() if hook in (None, of)]
+        unusable = [text for (of, _), (_, text) in self._unusable.items() if hook in (None, of)]
         if hook is not None:
-            return [*self._tables[hook].clashes().values(), *not_imported]
+            return [*self._tables[hook].clashes().values(), *unusable]
         failed = (record.summary or "" for record in self._records if record.status not in _HARMLESS)
         clashes = (sentence for table in self._tables.values() for sentence in table.clashes().values())
-        return list(dict.fromkeys([*failed, *clashes, *not_imported, *self._allow_problems]))
+        return list(dict.fromkeys([*failed, *clashes, *unusable, *self._allow_problems]))
 
     def _function(self, hook: str, name: str) -> Callable[..., Any]:
-        owner, given = self._find(hook, name, PluginError)
-        return self._import(hook, name, owner, given)
+        return self._import(hook, name, self._find(hook, name, PluginError)[1])
 
     def _all_functions(self, hook: str) -> dict[str, Callable[..., Any]]:
         """Those that can be imported; each other one is logged, once."""
         functions = {}
-        for name, (owner, given) in self._tables[hook].usable().items():
+        for name, (_, given) in self._tables[hook].usable().items():
             try:
-                functions[name] = self._import(hook, name, owner, given)
+                functions[name] = self._import(hook, name, given)
             except PluginError as error:
                 _log_once([str(error)])
         return functions
 
-    def _import(self, hook: str, name: str, owner: PluginRecord, given: Any) -> Callable[..., Any]:
+    def _import(self, hook: str, name: str, given: Any) -> Callable[..., Any]:
         """The function itself. Raises PluginError, and keeps it for `problems`, if its path can't be imported."""
         if not isinstance(given, str):
             return given  # type: ignore[no-any-return]
         try:
             return import_function(given)
         except WrongPlugin as error:
-            sentence = owner.broken(f"{self._tables[hook].what(name)} is '{given}': {error}").partition("\n")[0]
-            self._not_imported[hook, name] = owner, sentence
-            raise PluginError(sentence) from error
+            raise PluginError(self.refuse(hook, name, f"is '{given}': {error}")) from error
 
     def _find(self, hook: str, name: str, unknown: type[PluginError]) -> tuple[PluginRecord, Any]:
         table = self._tables[hook]
@@ -253,7 +265,7 @@ class PluginHost:
         if record.status is not PluginStatus.LOADED:
             return record
         errors = [sentence for table in self._tables.values() for sentence in table.clashes_of(record)]
-        errors += [text for owner, text in self._not_imported.values() if owner == record]
+        errors += [text for owner, text in self._unusable.values() if owner == record]
         return replace(record, error="\n".join(errors)) if errors else record
 
 

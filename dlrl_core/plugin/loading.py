@@ -70,6 +70,11 @@ class PluginRecord:
         return " ".join(part for part in (self.distribution, self.version) if part) or "an unknown distribution"
 
     @property
+    def is_of_dlrl(self) -> bool:
+        """Whether it comes with dlrl."""
+        return self.distribution == "dlrl"
+
+    @property
     def qualified_name(self) -> str:
         """The plugin as DLRL_PLUGINS tells it from another of its name, such as 'acme-dist:acme'."""
         return f"{normalised(self.distribution or '')}:{self.name}"
@@ -95,7 +100,7 @@ class AllowList:
         return [word.strip() for word in (self.text or "").split(",") if word.strip()]
 
     def admits(self, plugin: PluginRecord) -> bool:
-        is_always = plugin.distribution == "dlrl" and plugin.name in _ALWAYS
+        is_always = plugin.is_of_dlrl and plugin.name in _ALWAYS
         return is_always or self.text is None or any(_matches(word, plugin) for word in self.words)
 
     def refusal(self, plugin: PluginRecord) -> str:
@@ -218,7 +223,8 @@ def _clash(rivals: Sequence[PluginRecord]) -> str:
 def load_plugin(plugin: PluginRecord) -> tuple[PluginRecord, Contributions | None]:
     """The plugin's record, and what it adds unless it is broken. Raises nothing but KeyboardInterrupt."""
     try:
-        return plugin, _contributions(plugin.target)
+        unsaid = API_VERSION if plugin.is_of_dlrl else API_VERSION_WHEN_UNSAID
+        return plugin, _contributions(plugin.target, unsaid)
     except KeyboardInterrupt:
         raise
     except OtherApiVersion as error:
@@ -248,12 +254,12 @@ def _imported(path: str) -> Any:
     return EntryPoint(name=path, value=path, group=GROUP).load()
 
 
-def _contributions(target: str) -> Contributions:
+def _contributions(target: str, unsaid: int) -> Contributions:
     """What the plugin adds. Raises WrongPlugin, OtherApiVersion, or whatever the plugin's code raises."""
     if not EntryPoint.pattern.match(target):
         raise WrongPlugin(f"its target '{target}' is not 'module' or 'module:object'")
     plugin = _imported(target)
-    _check_api_version("DLRL_API_VERSION", getattr(plugin, "DLRL_API_VERSION", API_VERSION_WHEN_UNSAID))
+    _check_api_version("DLRL_API_VERSION", getattr(plugin, "DLRL_API_VERSION", unsaid))
     manager = _register(plugin)
     functions = {hook: _functions(manager, hook, kind.several) for hook, kind in KINDS.items() if hook != FRAMEWORKS}
     return {FRAMEWORKS: _frameworks(manager), **functions}

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 _JSON_SCALARS = (str, bool, int, type(None))
 
 
+def kind_of(value: object) -> str:
+    """The type of a value that is refused, for a sentence."""
+    name = type(value).__name__
+    return "empty" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
 class ConfigValue:
     """A config on its way: built once from what the user gave, turned into a `DictConfig` where it is used."""
 
@@ -48,7 +54,7 @@ class ConfigValue:
         except OmegaConfBaseException as error:
             raise SpecError([f"config can't be held by OmegaConf: {_first_line(error)}"]) from error
         if not isinstance(plain, dict):
-            raise SpecError([f"config is a {type(plain).__name__}; it must be a mapping at the top"])
+            raise SpecError([f"config is {kind_of(plain)}; it must be a mapping at the top"])
         return cls(_encode(plain, "config"))
 
     def plain(self) -> dict[str, Any]:

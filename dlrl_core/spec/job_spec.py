@@ -7,9 +7,9 @@ the defaults that a framework's adapter gives, a row of the reference pages, and
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
@@ -19,13 +19,15 @@ from pydantic import (
     Field,
     PlainSerializer,
     ValidationError,
+    ValidatorFunctionWrapHandler,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
 from dlrl_core.errors import SchemaError, SpecError
 from dlrl_core.hints import did_you_mean
 from dlrl_core.roles import RoleType
-from dlrl_core.spec.config_value import ConfigValue
+from dlrl_core.spec.config_value import ConfigValue, kind_of
 from dlrl_core.spec.role_values import ClassRef, FailoverScope, VisibleDevices
 
 SCHEMA = 3
@@ -63,7 +65,7 @@ def _amount(value: object) -> object:
     """A number, also where it is written as a fraction, such as '1/3'."""
     try:
         return float(Fraction(value)) if isinstance(value, str) else value
-    except (ValueError, ZeroDivisionError):
+    except (ValueError, ZeroDivisionError, OverflowError):
         return value
 
 
@@ -78,14 +80,17 @@ def _env_name(value: str) -> str:
 def _env_text(value: object) -> str:
     """The value as text. A value that is refused may be a secret, so only its type is named."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        kind = {"kind": type(value).__name__}
-        raise PydanticCustomError("predicate", "is a {kind}; an environment variable is a text or a number", kind)
+        kind = {"kind": kind_of(value)}
+        raise PydanticCustomError("predicate", "is {kind}; an environment variable is a text or a number", kind)
     if "\0" in str(value):
         raise PydanticCustomError("predicate", "has a NUL character; an environment variable can't have one")
     return str(value)
 
 
 def _several(value: object) -> object:
+    if isinstance(value, Mapping) or not isinstance(value, Iterable):
+        kind = {"kind": kind_of(value)}
+        raise PydanticCustomError("predicate", "is {kind}; it must be a text, or a list of texts", kind)
     return (value,) if isinstance(value, str) else value
 
 
@@ -216,7 +221,26 @@ class RoleSpec(RoleOptions):
         return {f"{self.role.value}.{part.name}": _filled(part, self) for part in self.parts}
 
 
-class RoleDefaults(RoleOptions):
+class RefusedDefaults(SpecError):
+    """An adapter gave defaults that can't be; each problem names the field and its value."""
+
+
+class _Defaults(Frozen):
+    """What an adapter gives. Raises RefusedDefaults, as an adapter can take a wrong value from the user's config."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_sentences(cls, given: Any, handler: ValidatorFunctionWrapHandler) -> Self:
+        from dlrl_core.spec.validation import refused_texts
+
+        try:
+            made: Self = handler(given)
+        except ValidationError as error:
+            raise RefusedDefaults(refused_texts(cls, error)) from error
+        return made
+
+
+class RoleDefaults(RoleOptions, _Defaults):
     """One role as the framework would run it. Whatever the user says wins."""
 
     cls: ClassField
@@ -284,7 +308,7 @@ class JobOptions(Frozen):
     )
 
 
-class FrameworkDefaults(JobOptions):
+class FrameworkDefaults(JobOptions, _Defaults):
     """A whole job as the framework would run it with a config. A field that is not given leaves the job's default."""
 
     trainer: ClassField
@@ -360,7 +384,7 @@ def renamed(words: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any
 
 
 def _from_schema_2(plain: dict[str, Any]) -> dict[str, Any]:
-    job = renamed(plain, {**OLD_KEYS, "budget": "restart_budget", "allow_chaos": "allow_chaos"})
+    job = renamed(plain, {**OLD_KEYS, "budget": "restart_budget", "allows_chaos": "allow_chaos"})
     roles = [renamed(role, {"hang_s": "hang_limit"}) for role in job.get("roles", [])]
     return {**job, "roles": roles, "spec_schema": SCHEMA}
 

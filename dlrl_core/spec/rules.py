@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 
 from dlrl_core.roles import RoleType
 from dlrl_core.spec.job_spec import Groups, JobSpec, PlacementRequest, RoleSpec
@@ -253,9 +254,9 @@ def _cut_block(name: str, request: PlacementRequest, first: str, smallest: int) 
     return None
 
 
-def _block(request: PlacementRequest, units: int) -> tuple[float | None, float | None]:
+def _block(request: PlacementRequest, units: int) -> tuple[Fraction | None, Fraction | None]:
     """per_node and min_total, counted in ranks of the smallest role of the host group."""
-    size = request.total / units
+    size = Fraction(request.total, units)
     return (
         None if request.per_node is None else request.per_node / size,
         None if request.min_total is None else request.min_total / size,

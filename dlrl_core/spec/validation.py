@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import enum
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
@@ -16,7 +17,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from dlrl_core.hints import did_you_mean
-from dlrl_core.spec.job_spec import OLD_KEYS, Frozen, JobSpec, renamed
+from dlrl_core.spec.config_value import kind_of
+from dlrl_core.spec.job_spec import OLD_KEYS, Frozen, JobSpec, PartSpec, RoleSpec, renamed
 
 M = TypeVar("M", bound=Frozen)
 Words = dict[str, Any]
@@ -52,7 +54,7 @@ def validated_job(words: Mapping[str, Any], source: str) -> tuple[JobSpec, list[
     `source` is what to call the job in a sentence about an unknown key.
     """
     misshapen: list[Problem] = []
-    spec, problems = validated(JobSpec, _record_form(words, misshapen), source)
+    spec, problems = validated(JobSpec, _record_form(words, source, misshapen), source)
     return spec, misshapen + problems
 
 
@@ -75,52 +77,67 @@ def refused_texts(model: type[Frozen], error: ValidationError) -> list[str]:
 
 def job_words(plain: Mapping[str, Any], problems: list[str]) -> Words:
     """What a job file says, by today's names; a key without a value is not said."""
-    words = renamed(_said(plain), OLD_KEYS)
+    given = said(plain)
+    both = [(old, new) for old, new in OLD_KEYS.items() if old in given and new in given]
+    problems += [f"'{new}' is given 2 times, as '{old}' too; give it once, as '{new}'" for old, new in both]
+    words = renamed(given, OLD_KEYS)
     roles = words.get("roles", {})
     if not isinstance(roles, Mapping):
-        problems.append(f"'roles' is {_kind(roles)}; it must be a mapping of roles")
+        problems.append(f"'roles' is {kind_of(roles)}; it must be a mapping of roles")
         roles = {}
-    said = {str(name).lower(): _said(role) if isinstance(role, Mapping) else role for name, role in roles.items()}
-    return {**words, "roles": said}
+    times = Counter(str(name).lower() for name in roles)
+    problems += [f"role '{name}' is given {count} times; give it once" for name, count in times.items() if count > 1]
+    named = {str(name).lower(): said(role) if isinstance(role, Mapping) else role for name, role in roles.items()}
+    return {**words, "roles": named}
 
 
-def _said(words: Mapping[str, Any]) -> Words:
+def said(words: Mapping[str, Any]) -> Words:
+    """The keys that have a value: one without, as in `labels:`, is not said."""
     return {str(key): value for key, value in words.items() if value is not None}
 
 
-def _record_form(words: Mapping[str, Any], problems: list[Problem]) -> Words:
+def _record_form(words: Mapping[str, Any], source: str, problems: list[Problem]) -> Words:
     """The words as the record has them: lists of roles and parts, and `cls` for module and class.
 
     A role or part that is no mapping is left out, with a problem.
     """
-    job = {**words}
+    job = _users(words, source, JobSpec, problems)
     if isinstance(job.get("trainer"), Mapping):
-        job["trainer"] = _class_form(job["trainer"])
+        job["trainer"] = _class_form(_users(job["trainer"], "the trainer", None, problems))
     named = {name: _mapping(name, f"role '{name}'", said, problems) for name, said in words.get("roles", {}).items()}
     return {**job, "roles": [_role_form(name, role, problems) for name, role in named.items() if role is not None]}
 
 
 def _role_form(name: str, words: Mapping[str, Any], problems: list[Problem]) -> Words:
-    role = {key: value for key, value in words.items() if key not in ("module", "class")}
-    if said := {key: words[key] for key in ("module", "class") if key in words}:
-        role["cls"] = {**role.get("cls", {}), **_class_form(said)}
+    role = _users(words, f"role '{name}'", RoleSpec, problems)
+    if cls := {key: role.pop(key) for key in _CLASS_KEYS if key in role}:
+        role["cls"] = _class_form(cls)
     parts = _mapping(name, f"parts of role '{name}'", role.get("parts", {}), problems) or {}
-    named = {key: _mapping(f"{name}.{key}", f"part '{name}.{key}'", said, problems) for key, said in parts.items()}
-    said_parts = [{**_said(part), "name": str(key)} for key, part in named.items() if part is not None]
-    return {**role, "role": name, "parts": said_parts}
+    told = [_part_form(f"{name}.{key}", str(key), part, problems) for key, part in parts.items()]
+    return {**role, "role": name, "parts": [part for part in told if part is not None]}
+
+
+def _part_form(full: str, name: str, words: Any, problems: list[Problem]) -> Words | None:
+    part = _mapping(full, f"part '{full}'", words, problems)
+    if part is None:
+        return None
+    return {**_users(said(part), f"part '{full}'", PartSpec, problems), "name": name}
+
+
+def _users(words: Mapping[str, Any], owner: str, model: type[Frozen] | None, problems: list[Problem]) -> Words:
+    """The words of a model, or of a class, without names that only a record has: from a user, these are unknown."""
+    known, fields = (model.keys(), [*model.model_fields]) if model else (_CLASS_KEYS, ["class_name"])
+    hidden = [key for key in words if key in fields and key not in known]
+    problems += [Problem(_unknown_text(owner, key, known), ProblemKind.REFUSED) for key in hidden]
+    return {key: value for key, value in words.items() if key not in hidden}
 
 
 def _mapping(name: str, owner: str, words: Any, problems: list[Problem]) -> Mapping[str, Any] | None:
     if isinstance(words, Mapping):
         return words
-    text = f"{owner} is {_kind(words)}; it must be a mapping"
+    text = f"{owner} is {kind_of(words)}; it must be a mapping"
     problems.append(Problem(text, ProblemKind.REFUSED, frozenset({(name, "cls")})))
     return None
-
-
-def _kind(value: object) -> str:
-    name = type(value).__name__
-    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _class_form(words: Mapping[str, Any]) -> Words:
@@ -139,12 +156,13 @@ _MUST_BE = {
     "greater_than_equal": "at least {ge:g}",
     "greater_than": "greater than {gt:g}",
     "enum": "one of {expected}",
-    "too_short": "a list that is not empty",
+    "too_short": "{shape} that is not empty",
     "tuple_type": "a list",
     "dict_type": "a mapping",
     "model_type": "a mapping",
     "dataclass_type": "a mapping with module and class",
 }
+_CLASS_KEYS = ["module", "class"]
 _SHAPES = ("tuple_type", "dict_type", "model_type", "dataclass_type")
 
 
@@ -162,13 +180,15 @@ class _Where:
     def of(cls, loc: Sequence[int | str], plain: Any) -> _Where:
         if loc[-1] == "[key]":
             loc = (*loc[:-2], str(loc[-2]))
-        match tuple(part for part in loc if part != "cls"):
+        match _in_file(loc):
             case ("roles", int(index), "parts", int(number), *rest):
                 role = plain["roles"][index]
                 name = f"{role['role']}.{role['parts'][number]['name']}"
                 return cls(name, f"part '{name}'", _texts(rest))
             case ("roles", int(index), *rest):
                 name = str(plain["roles"][index]["role"])
+                return cls(name, f"role '{name}'", _texts(rest))
+            case ("roles", str(name), *rest):  # of an adapter
                 return cls(name, f"role '{name}'", _texts(rest))
             case ("trainer", *rest):
                 return cls("trainer", "the trainer", _texts(rest))
@@ -189,13 +209,26 @@ class _Where:
         return f"{inner}{field}{' of ' if field and self.owner else ''}{self.owner}"
 
 
+def _in_file(loc: Sequence[int | str]) -> tuple[int | str, ...]:
+    """The place as a job file names it: module and class are keys of their role."""
+    match tuple(loc):
+        case (*outer, "cls" | "trainer" as owner, "class_name"):
+            return _in_file((*outer, owner, "class"))
+        case ("cls", part):
+            return (part,)
+        case ("roles", role, "cls", *rest):
+            return ("roles", role, *rest)
+        case every:
+            return every
+
+
 def _texts(loc: Sequence[int | str]) -> tuple[str, ...]:
     texts: list[str] = []
     for part in loc:
         if isinstance(part, int) and texts:
             texts[-1] += f"[{part}]"
         else:
-            texts.append("class" if part == "class_name" else str(part))
+            texts.append(str(part))
     return tuple(texts)
 
 
@@ -215,27 +248,31 @@ def _sentence(model: type[Frozen], where: _Where, item: ErrorDetails, source: st
         return _unknown_key(model, where, item, source)
     if kind == "missing":
         return _missing(where, source)
-    must = _MUST_BE[kind].format(**{**item.get("ctx", {})}) if kind in _MUST_BE else item["msg"]
-    shown = _kind(said) if kind in _SHAPES else repr(said)
+    shape = "a mapping" if isinstance(said, Mapping) else "a list"
+    must = _MUST_BE[kind].format(shape=shape, **item.get("ctx", {})) if kind in _MUST_BE else item["msg"]
+    shown = kind_of(said) if kind in _SHAPES else repr(said)
     return f"{where.shown()} is {shown}; it must be {must}{_example(model, item['loc']) if kind in _SHAPES else ''}"
 
 
 def _missing(where: _Where, source: str) -> str:
-    if where.name and not where.rest:
+    if where.owner and not where.rest:
         return f"{where.owner} has no class; say its module and class, or a framework that fills it"
     return f"{where.owner or source} has no '{where.rest[-1]}', which is mandatory"
 
 
 def _unknown_key(model: type[Frozen], where: _Where, item: ErrorDetails, source: str) -> str:
-    *outer, key = where.rest
+    *outer, _ = where.rest
     inside = _Where(where.name, where.owner, tuple(outer)).shown() or source
-    known = _keys_at(model, item["loc"][:-1])
-    return f"{inside} has the unknown key '{key}'{did_you_mean(str(key), known)} known: {', '.join(known)}"
+    return _unknown_text(inside, str(item["loc"][-1]), _keys_at(model, item["loc"][:-1]))
+
+
+def _unknown_text(owner: str, key: str, known: Sequence[str]) -> str:
+    return f"{owner} has the unknown key '{key}'{did_you_mean(key, known)} known: {', '.join(known)}"
 
 
 def _keys_at(model: type[Frozen], loc: Sequence[int | str]) -> list[str]:
     found = _model_at(model, loc)
-    return ["module", "class"] if found is None else found.keys()
+    return _CLASS_KEYS if found is None else found.keys()
 
 
 def _example(model: type[Frozen], loc: Sequence[int | str]) -> str:

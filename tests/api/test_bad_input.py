@@ -152,7 +152,7 @@ BAD_BUILDS = {
     ),
     "env value None": (
         lambda: good().env({"A": None}),
-        "'A' in env of role 'actor' is a NoneType; an environment variable is a text or a number",
+        "'A' in env of role 'actor' is empty; an environment variable is a text or a number",
     ),
     "env value a boolean": (
         lambda: good().global_env({"A": True}),
@@ -192,6 +192,10 @@ BAD_BUILDS = {
         lambda: good().node_labels({"zone": []}),
         "'zone' in node_labels of role 'actor' is []; it must be a list that is not empty",
     ),
+    "label that is a number": (
+        lambda: good().node_labels({"zone": 1}),
+        "'zone' in node_labels of role 'actor' is an int; it must be a text, or a list of texts",
+    ),
     "label that is no text": (
         lambda: good().node_labels({"zone": ["a", 7]}),
         "'zone[1]' in node_labels of role 'actor' is 7; it must be a text that is not empty",
@@ -216,8 +220,25 @@ BAD_BUILDS = {
     ),
     "config a number": (
         lambda: good().config(7),
-        "config is a int; it must be a dict, an OmegaConf, a YAML file or a framework's words",
+        "config is an int; it must be a dict, an OmegaConf, a YAML file or a framework's words",
     ),
+    "config with an open quote": (
+        lambda: good().config("it's"),
+        "config is a text that no shell could split into words: No closing quotation",
+    ),
+    "override a number": (
+        lambda: good().override(5, "lr=0.1"),
+        "override is an int; it must be a text such as 'lr=0.1'",
+    ),
+    "a huge per_node": (
+        lambda: good().total(3).per_node(10**400).rollout(WORK, "Worker").with_host_collocation("actor", "rollout"),
+        "total must be a multiple of per_node",
+    ),
+    "a huge resource": (
+        lambda: good().resource({"CPU": "1e400"}),
+        "'CPU' in resource of role 'actor' is '1e400'; it must be a number",
+    ),
+    "an empty role": (lambda: good().role(""), "unknown role ''; roles are: actor"),
     "config words without a framework": (
         lambda: good().config(["lr=0.1", "steps=3"]),
         "config is 'lr=0.1 steps=3'; without a framework it must be a dict, an OmegaConf or a YAML file",
@@ -320,6 +341,47 @@ BAD_FILES = {
     "unknown key of the trainer": (
         "trainer: {module: m, class: C, clas: D}\n",
         "the trainer has the unknown key 'clas'; did you mean 'class'?",
+    ),
+    "the schema of a record": ("spec_schema: 99\n", "job.yaml' has the unknown key 'spec_schema'"),
+    "cls of the job": ("cls: 3\n", "job.yaml' has the unknown key 'cls'"),
+    "role in a role": (
+        f"roles:\n  actor: {{module: {WORK}, class: Worker, role: critic}}\n",
+        "role 'actor' has the unknown key 'role'",
+    ),
+    "cls in a role": (
+        "roles:\n  actor: {cls: 0}\n",
+        "role 'actor' has the unknown key 'cls'; did you mean 'class'?",
+    ),
+    "class_name in a role": (
+        f"roles:\n  actor: {{module: {WORK}, class_name: Worker}}\n",
+        "role 'actor' has the unknown key 'class_name'",
+    ),
+    "name in a part": (
+        f"roles:\n  actor: {{module: {WORK}, class: Worker, parts: {{a: {{name: b}}}}}}\n",
+        "part 'actor.a' has the unknown key 'name'",
+    ),
+    "cls in a part": (
+        f"roles:\n  actor: {{module: {WORK}, class: Worker, parts: {{a: {{cls: b}}}}}}\n",
+        "part 'actor.a' has the unknown key 'cls'",
+    ),
+    "cls of the trainer": ("trainer: {cls: 3}\n", "the trainer has the unknown key 'cls'; did you mean 'class'?"),
+    "class_name of the trainer": (
+        "trainer: {module: m, class_name: C}\n",
+        "the trainer has the unknown key 'class_name'; did you mean 'class'?",
+    ),
+    "a role without a name": ('roles:\n  "": {module: m, class: C}\n', "unknown role ''; roles are: actor"),
+    "a role without anything": ("roles:\n  actor:\n", "role 'actor' is empty; it must be a mapping"),
+    "a role in two spellings": (
+        f"roles:\n  actor: {{module: {WORK}, class: Worker}}\n  Actor: {{module: {WORK}, class: Worker}}\n",
+        "role 'actor' is given 2 times; give it once",
+    ),
+    "a key by its old and its new name": (
+        "collocations: []\nwith_collocation: []\n",
+        "'with_collocation' is given 2 times, as 'collocations' too; give it once, as 'with_collocation'",
+    ),
+    "keys that look like those of a class": (
+        f"roles:\n  actor: {{module: {WORK}, class: Worker, env: {{cls: []}}}}\n",
+        "'cls' in env of role 'actor' is a list; an environment variable is a text or a number",
     ),
     "a class without its name": (
         f"roles:\n  actor: {{module: {WORK}}}\n",

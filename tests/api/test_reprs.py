@@ -70,6 +70,7 @@ def test_a_job_that_fits_nowhere_tells_why_in_a_notebook():
 
 def test_a_plan_is_one_line():
     assert repr(job().plan()) == "<ExecutionPlan: 2 workloads on 1 node, 2 GPU devices>"
+    assert repr(job(total=1).plan()) == "<ExecutionPlan: 1 workload on 1 node, 1 GPU device>"
 
 
 def test_a_plan_in_a_notebook_is_drawn():
@@ -84,6 +85,11 @@ def test_a_status_is_one_line():
 @pytest.mark.parametrize("text", ["running, step 3 of 60", "2.5 s", "reward=0.5123"])
 def test_a_status_in_a_notebook_is_a_table(text):
     assert f"<td>{text}</td>" in status()._repr_html_()
+
+
+def test_a_metric_that_is_no_number_is_shown_as_it_is():
+    shown = status(progress={"metrics": {"loss": "NaN", "kl": "-Infinity", "reward": 1.0}})._repr_html_()
+    assert "loss=NaN, kl=-Infinity, reward=1" in shown
 
 
 def test_a_table_escapes_what_a_job_says():

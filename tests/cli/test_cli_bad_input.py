@@ -41,6 +41,11 @@ CASES = {
     "status of nobody": (["status", "nobody"], 4, "no job is named 'nobody'; known jobs: none"),
     "why of nobody": (["why", "nobody"], 4, "no job is named 'nobody'; known jobs: none"),
     "chaos for nobody in particular": (["chaos", "job"], 2, "name one process to hit, or say --seed"),
+    "chaos of an unknown kind": (
+        ["chaos", "job", "actor-0", "--kind", "kil"],
+        2,
+        "unknown kind 'kil'; did you mean 'kill'? known: kill, freeze, hang, slow, node, store",
+    ),
     "chaos at two moments": (
         ["chaos", "job", "actor-0", "--step", "1", "--call", "x"],
         2,

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
 from redis_server import RedisServer
 
 from dlrl_core.context.store import open_store, sqlite_url
+from dlrl_doctor.leftovers import temp_folders
+from dlrl_local_ray.local_cluster import _short_temp_dir
 
 
 def checks(ran):
@@ -27,7 +30,7 @@ def token_file(shell, mode):
 
 
 def dead_cluster(shell, name="dlrl-dead"):
-    """A folder as `scheduler.local_cluster` makes it, of an hour ago."""
+    """A folder as `dlrl_local_ray.local_cluster` makes it, of an hour ago."""
     folder = shell.temp / name
     (folder / "ray").mkdir(parents=True)
     (folder / "keeper.log").touch()
@@ -155,6 +158,20 @@ def test_a_folder_of_a_local_ray_that_did_not_start_is_reported_and_removed_too(
     assert f"'{folder}' is of a local Ray that did not start -> run: dlrl doctor --clean" in seen
     assert shell.run("doctor", "--clean").code == 0
     assert shell.temp_files() == []
+
+
+@pytest.mark.parametrize(
+    ("usual", "places"),
+    [
+        ("/tmp", ["/tmp"]),
+        ("/scratch", ["/scratch"]),
+        ("/scratch/of/somebody/else", ["/scratch/of/somebody/else", "/tmp"]),
+    ],
+)
+def test_where_the_temp_folder_is_too_long_for_ray_the_short_one_is_searched_too(monkeypatch, usual, places):
+    monkeypatch.setattr(tempfile, "tempdir", usual)
+    assert temp_folders() == places
+    assert _short_temp_dir() == places[-1]
 
 
 def test_a_folder_that_a_process_still_uses_is_never_removed(shell):

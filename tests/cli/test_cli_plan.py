@@ -111,6 +111,28 @@ def test_a_cluster_file_describes_nodes_that_differ(shell, paced_job, tmp_path):
     assert [row["devices"] for row in ran.json["workloads"]] == [[0], [1], [2]]
 
 
+def test_a_key_of_a_cluster_file_without_a_value_is_not_said(shell, tmp_path):
+    (tmp_path / "cluster.yaml").write_text("nodes:\n  - resources: {GPU: 8}\n    labels:\n    name:\n")
+    assert shell.run("plan", QUICKSTART, "--cluster", tmp_path / "cluster.yaml").code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nodes:\n", "cluster.yaml' needs 'nodes', a list with an entry for each kind of node"),
+        ("nodes: [{resources: {}}]", "resources of nodes[0] is {}; it must be a mapping that is not empty"),
+        ("nodes: [{resources: }]", "nodes[0] has no 'resources', which is mandatory"),
+        ("nodes: [null]", "nodes[0] is empty; it must be a mapping"),
+    ],
+)
+def test_a_cluster_file_that_lacks_something_is_told_what(shell, tmp_path, text, words):
+    (tmp_path / "cluster.yaml").write_text(text)
+    ran = shell.run("plan", QUICKSTART, "--cluster", tmp_path / "cluster.yaml")
+
+    assert ran.code == 2
+    assert words in " ".join(ran.err.split())
+
+
 def test_a_job_that_a_cluster_file_has_no_room_for_is_refused(shell, tmp_path):
     (tmp_path / "cluster.yaml").write_text("nodes: [{resources: {GPU: 2}}]")
     ran = shell.run("plan", QUICKSTART, "--cluster", tmp_path / "cluster.yaml")

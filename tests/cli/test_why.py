@@ -15,7 +15,8 @@ from dlrl_core.cli.output import plain
 from dlrl_core.context import JobRecord, Loss, Reason
 from dlrl_core.failover import WorkloadGone
 from dlrl_core.workload.fault import FaultKind
-from dlrl_why.explain import Outcome
+from dlrl_why.explain import Evidence
+from dlrl_why.outcome import Outcome
 
 DIED = f"workload 'actor-1' died during 'update' at step 3: {SIGKILLED}"
 
@@ -49,6 +50,13 @@ def test_a_job_that_goes_well_has_nothing_to_explain(running):
     assert answer.sentence == "job 'my-ppo' is running at step 3/10, and nothing was restarted"
     assert (answer.first_cause, answer.chain, answer.next, answer.restarts) == (None, [], [], {})
     assert (answer.lost_steps, answer.committed_step) == ("none", 2)
+
+
+@pytest.mark.parametrize("name", ["restart_budget", "budget"])
+def test_the_budget_of_an_older_record_counts_too(running, name):
+    view = running.context.snapshot()
+    spec = {key: value for key, value in view["spec"].items() if key != "restart_budget"}
+    assert Evidence(view={**view, "spec": {**spec, name: {"job": 7}}}, now=0.0).budget.job == 7
 
 
 def test_a_job_that_has_no_place_yet_is_being_started(story):

@@ -502,3 +502,26 @@ def test_record_does_not_print_its_spec() -> None:
     record = job_record(spec_json='"hunter2"', store_url="redis://:hunter2@h")
 
     assert "hunter2" not in repr(record)
+
+
+def test_a_record_of_schema_3_is_read_and_written_on_as_one_of_today(store):
+    JobContext.create(store, job_record(), [workload_record()])
+    documents = {key: json.loads(text) for key, text in stored_text(store).items()}
+    documents["job"] |= {
+        "epoch": 2,
+        "restarts": [],
+        "last_error": "x",
+        "ending": {"record_schema": 3, "state": "failed"},
+    }
+    documents["trainer"] |= {"state": "ready"}
+    documents["workload/actor-0"] |= {"restarts": 1, "incarnation": 1}
+    old = {key: {**one, "record_schema": 3} for key, one in documents.items() if "record_schema" in one}
+    puts = {key: json.dumps(one) for key, one in old.items()}
+    store.commit("my-ppo", expected_version=store.load("my-ppo").version, puts=puts)
+    read = JobContext.load(store, "my-ppo")
+
+    assert (read.record.ending.state, read.record.trainer.state) == ("failed", "starting")
+    assert (read.record.incidents, read.record.epoch, read.workloads["actor-0"].incarnation) == ((), 0, 1)
+    with read.change() as change:
+        change.trainer(state="running")
+    assert json.loads(stored_text(store)["trainer"])["record_schema"] == SCHEMA

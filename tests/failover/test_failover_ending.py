@@ -63,6 +63,13 @@ def test_of_a_cause_the_redacted_text_is_kept_and_no_pickle():
     assert "hf_abcdef" not in kept.message + kept.traceback
 
 
+def test_a_cause_with_bytes_of_another_encoding_can_be_stored(context):
+    ending = JobEnding(state="failed", why="it broke", cause=RemoteCause.of(OSError("no such file: '\udcff'")))
+    with context.change() as change:
+        change.job(ending=ending.kept())
+    assert context.record.ending.cause.message == "no such file: '?'"
+
+
 def test_a_decision_to_stop_is_written_with_the_ending_in_one_commit(tmp_path):
     spec = small_job(role={"failover": "stop"})
     launch = launch_of(spec, plan_on(spec, nodes("a")))

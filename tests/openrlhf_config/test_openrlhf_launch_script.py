@@ -263,7 +263,7 @@ def problem_of(folder: Path, text: str) -> str:
         ),
         (
             '[ "$X" -eq 0 ] && python3 -m M 1',
-            "(train.sh:1, it depends on the command before it (line 1) on '$X', which is not set)",
+            "(train.sh:1, the command before it (line 1) decides on '$X', which is not set)",
         ),
         (
             'if [ "$X" = 0 ]; then\npython3 -m M 1\nfi',
@@ -276,7 +276,7 @@ def problem_of(folder: Path, text: str) -> str:
             "the launch script needs '$X' (train.sh:1), which is not set: must set; set it, or pass the flags themselves",
         ),
         (': "${X:?}"\npython3 -m M 1', "the launch script needs '$X' (train.sh:1), which is not set; set it, or pass"),
-        ("[[ $(hostname) == a ]] && python3 -m M 1", "(train.sh:1, it depends on the command before it (line 1))"),
+        ("[[ $(hostname) == a ]] && python3 -m M 1", "(train.sh:1, the command before it (line 1) decides)"),
         ("python3 -m M 1\npython3 -m M 2", "runs openrlhf.cli.train_ppo_ray 2 times (train.sh:1; train.sh:2)"),
         ("echo hello", "does not run openrlhf.cli.train_ppo_ray; pass the flags themselves"),
         ("python3 -m openrlhf.cli.train_sft --a 1", "; it runs openrlhf.cli.train_sft (train.sh:1), and dlrl runs"),

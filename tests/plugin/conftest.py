@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dlrl_core.plugin import reset_plugin_host
+from dlrl_core.plugin import API_VERSION, reset_plugin_host
 
 ROOT = Path(__file__).parents[2]
 _serial = itertools.count()
@@ -36,9 +36,13 @@ class Site:
         target: str | None = None,
         entry_points: str | None = None,
     ) -> str:
-        """Write a distribution whose one module has this code; its entry point names the module."""
+        """Write a distribution whose one module has this code; its entry point names the module.
+
+        A module that does not say for which API version it was written says today's.
+        """
+        said = "" if "DLRL_API_VERSION" in code else f"DLRL_API_VERSION = {API_VERSION}\n"
         module = f"plugin_of_{re.sub('[^a-z]', '_', distribution.lower())}_{next(_serial)}"
-        (self.path / f"{module}.py").write_text(textwrap.dedent(code))
+        (self.path / f"{module}.py").write_text(said + textwrap.dedent(code))
         info = self.path / f"{distribution.replace('-', '_')}-{version}.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
@@ -73,7 +77,7 @@ class Half(FrameworkAdapter):
     def read_config(self, source): return {{}}
 
 class Newer(Whole):
-    api_version = 2
+    api_version = {API_VERSION + 1}
 
 class Unborn(Whole):
     def __init__(self): raise RuntimeError("no instance today")

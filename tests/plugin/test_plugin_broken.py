@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlrl_core.errors import PluginError
-from dlrl_core.plugin import PluginHost, PluginRecord, PluginStatus
+from dlrl_core.plugin import API_VERSION, PluginHost, PluginRecord, PluginStatus
 
 
 def record_of(host: PluginHost, name: str) -> PluginRecord:
@@ -161,7 +161,9 @@ def test_an_optional_hook_of_a_newer_dlrl_is_no_problem(site):
     assert record_of(PluginHost.discover(), "acme").status is PluginStatus.LOADED
 
 
-@pytest.mark.parametrize(("version", "advice"), [(2, "update dlrl"), (0, "update acme-dist")], ids=["newer", "older"])
+@pytest.mark.parametrize(
+    ("version", "advice"), [(API_VERSION + 1, "update dlrl"), (1, "update acme-dist")], ids=["newer", "older"]
+)
 def test_a_plugin_of_another_api_version_is_not_asked_for_anything(site, version, advice):
     site.install(
         "acme-dist",
@@ -176,12 +178,19 @@ def test_a_plugin_of_another_api_version_is_not_asked_for_anything(site, version
 
     host = PluginHost.discover()
 
-    words = f"plugin 'acme' (acme-dist 1.0) speaks plugin API {version}, this dlrl speaks 1; {advice}"
+    words = f"plugin 'acme' (acme-dist 1.0) speaks plugin API {version}, this dlrl speaks {API_VERSION}; {advice}"
     assert record_of(host, "acme").status is PluginStatus.API_MISMATCH
     assert words in host.problems()
     with pytest.raises(PluginError) as caught:
         host.framework("acme")
     assert str(caught.value) == words
+
+
+def test_a_plugin_that_does_not_say_its_api_version_is_of_the_first(site):
+    site.install("acme-dist", "# no DLRL_API_VERSION\nfrom dlrl_core.plugin import hookimpl")
+
+    problem = f"plugin 'acme' (acme-dist 1.0) speaks plugin API 1, this dlrl speaks {API_VERSION}; update acme-dist"
+    assert problem in PluginHost.discover().problems()
 
 
 def test_an_adapter_of_another_api_version_is_a_mismatch(site):

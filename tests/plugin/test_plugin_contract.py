@@ -147,12 +147,13 @@ def test_discovery_and_our_plugins_import_nothing_heavy(run_python):
     heavy = run_python(
         """
         import sys
-        from importlib.metadata import EntryPoint
-        from dlrl_core.plugin import PluginHost, plugin_host
+        from dlrl_core.plugin import PluginHost, PluginRecord, plugin_host
+        from dlrl_core.plugin.loading import load_plugin
 
         plugin_host()
         names = ("chaos", "doctor", "event_log", "openrlhf", "pages", "redis", "verl")
-        host = PluginHost.discover(entry_points=[EntryPoint(name, f"dlrl_{name}.plugin", "dlrl") for name in names])
+        ours = [PluginRecord(name=name, distribution="dlrl", version="1", target=f"dlrl_{name}.plugin") for name in names]
+        host = PluginHost(load_plugin(record) for record in ours)
         assert sorted(host.frameworks()) == ["openrlhf", "verl"], host.problems()
         frameworks = {"torch", "verl", "openrlhf", "vllm"}
         print(sorted({*frameworks, "ray", "numpy", "omegaconf", "pydantic", "typer", "rich", "redis"} & set(sys.modules)))

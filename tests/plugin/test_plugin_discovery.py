@@ -38,6 +38,8 @@ def test_an_object_can_be_a_plugin(site):
         from dlrl_core.plugin import hookimpl
 
         class Plugin:
+            DLRL_API_VERSION = 2
+
             @hookimpl
             def dlrl_policies(self):
                 return {"acme_policy": lambda spec: spec}

@@ -204,6 +204,18 @@ def test_a_name_that_belongs_to_dlrl_is_a_problem_and_nobody_elses(site, hook, n
     assert name not in host.commands()
 
 
+def test_a_command_of_dlrls_own_plugins_stays_theirs(site):
+    """The real plugin `why` is found beside the one that wants its name."""
+    site.install_hook("acme-dist", "dlrl_commands", "return {'why': len}")
+
+    host = PluginHost.discover()
+
+    [problem] = host.problems("dlrl_commands")
+    assert "command 'why' of plugin 'acme' (acme-dist 1.0) has a name that belongs to dlrl itself" in problem
+    assert host.commands()["why"].__module__ == "dlrl_why.command"
+    assert {record.name: record.error for record in host.records if record.error} == {"acme": problem}
+
+
 @pytest.mark.parametrize("what", ["commands", "detectors", "event_sinks", "doctor_checks"])
 def test_functions_are_returned_by_name(site, what):
     site.install_hook("acme-dist", f"dlrl_{what}", "return {'acme': len}")

@@ -107,13 +107,29 @@ def test_the_older_keys_of_a_job_file_are_still_read(tmp_path):
     assert RLJobBuilder.from_file(path).build().spec.with_collocation == (("actor", "critic"),)
 
 
+OLD_PLACE = """
+"total": 1, "min_total": null, "per_node": null, "env": {}, "resource": {}, "node_labels": {}, "spread_over": null,
+"pack_into": null
+"""
+OLD_RECORD = f"""
+{{"spec_schema": 2, "framework": null, "node_num": 1, "device_per_node": 1, "device_type": "GPU",
+"policy": "separate_sync", "config": {{"lr": 0.1}}, "global_env": {{}}, "trainer": {{"module": "m", "class_name": "C"}},
+"roles": [
+  {{{OLD_PLACE}, "role": "actor", "cls": {{"module": "m", "class_name": "C"}}, "parts": [], "visible_devices": "own",
+  "failover": null, "hang_s": 9.0, "concurrency": 32}},
+  {{{OLD_PLACE}, "role": "critic", "cls": {{"module": "m", "class_name": "C"}},
+  "parts": [{{{OLD_PLACE}, "name": "a"}}], "visible_devices": "own", "failover": null, "hang_s": null,
+  "concurrency": 32}}
+],
+"collocations": [["actor", "critic"]], "host_collocations": [], "separations": [],
+"budget": {{"workload": 3, "role": 3, "job": 7, "node": 3, "window_s": 3600.0, "backoff_s": 1.0}},
+"commits": {{"durable_every": 10, "state_folder": null}}, "allows_chaos": true, "spare_nodes": 0}}
+"""
+"""As dlrl wrote it when the schema was 2, key by key."""
+
+
 def test_a_record_of_schema_2_is_still_read():
-    ref = '{"module": "m", "class_name": "C"}'
-    text = (
-        f'{{"spec_schema": 2, "trainer": {ref}, "roles": [{{"role": "actor", "cls": {ref}, "hang_s": 9.0}}], '
-        '"collocations": [["actor", "critic"]], "host_collocations": [], "separations": [], '
-        '"budget": {"job": 7}, "allow_chaos": true}'
-    )
-    spec = JobSpec.from_json(text)
+    spec = JobSpec.from_json(OLD_RECORD)
     assert (spec.roles[0].hang_limit, spec.restart_budget.job, spec.allow_chaos) == (9.0, 7, True)
     assert spec.with_collocation == (("actor", "critic"),)
+    assert [part.name for part in spec.roles[1].parts] == ["a"]

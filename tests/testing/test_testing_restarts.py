@@ -11,7 +11,7 @@ from dlrl_conformance.deaths import (
     restart_problems,
     restarts_between,
 )
-from dlrl_conformance.watched_job import WatchedJob
+from dlrl_conformance.watched_job import Look, WatchedJob
 from dlrl_core.spec import ClassRef, JobSpec, RoleSpec
 from dlrl_core.spec.role_values import FailoverScope
 
@@ -98,7 +98,7 @@ class StandInHandle:
 
     def status(self):
         master, step = self.told.pop(0)
-        view = {"master_incarnation": master, "progress": {"commit_json": f'{{"step": {step}, "version": 1}}'}}
+        view = {"master_incarnation": master, "progress": {"committed_step": step}}
         return type("Status", (), {"view": view})
 
 
@@ -115,3 +115,8 @@ def test_a_committed_step_that_is_gone_is_noticed_unless_a_new_master_has_not_he
     for _ in told:
         job.look()
     assert job.problems == problems
+
+
+@pytest.mark.parametrize(("committed_step", "committed"), [(None, 0), (1, 1), (4, 4)])
+def test_steps_are_counted_from_1_as_everywhere(committed_step, committed):
+    assert Look(view={"progress": {"committed_step": committed_step}}).committed == committed

@@ -11,6 +11,8 @@ from dlrl_core.cli.app import Address, AsJson
 from dlrl_core.cli.error_report import errors_shown
 from dlrl_core.cli.output import print_json
 from dlrl_core.errors import SpecError
+from dlrl_core.hints import did_you_mean
+from dlrl_core.workload.fault import FaultKind
 
 
 def chaos(
@@ -73,7 +75,10 @@ class ChaosOrder:
     within_s: float
 
     def check(self) -> None:
-        """Raises SpecError unless one process is named, or a seed chooses."""
+        """Raises SpecError if its kind is unknown, or unless one process is named or a seed chooses."""
+        kinds = [str(kind) for kind in FaultKind]
+        if self.kind not in kinds:
+            raise SpecError([f"unknown kind '{self.kind}'{did_you_mean(self.kind, kinds)} known: {', '.join(kinds)}"])
         if (self.target is None) == (self.seed is None):
             raise SpecError(["name one process to hit, or say --seed to let chance choose"])
         if self.step is not None and self.call is not None:

@@ -233,16 +233,17 @@ class AdapterConformance:
             _skip(f"framework '{self.framework}' does not say how to resume; see resume_config")
         with self._running(config) as first:
             half = max(self.steps // 2, self.save_every)
-            first.job.until(lambda look: look.committed >= half, f"step {half} was committed", self.end_s)
+            first.job.until(lambda look: look.committed > half, f"step {half + 1} was committed", self.end_s)
             first.job.handle.stop("to be resumed")
             stopped = Look(view=first.job.handle.status().view)
         with self._running(resumed_config) as second:
             last, result = self._finished(second.job)
-        began = self.steps - last.commits
-        least, most = stopped.committed // self.save_every * self.save_every, stopped.view["progress"]["step"]
-        assert least <= began <= most, (
-            f"stopped with step {stopped.committed} committed, it went on with step {began} of {self.steps}; "
-            f"it saves every {self.save_every} steps, so expected was {least} to {most}"
+        done = self.steps - last.commits
+        # A step is saved when it is committed or after that, so of the last one nothing may be saved yet.
+        least, most = (stopped.committed - 1) // self.save_every * self.save_every, stopped.view["progress"]["step"]
+        assert least <= done <= most, (
+            f"stopped with step {stopped.committed} committed, it went on after step {done} of {self.steps}; "
+            f"it saves every {self.save_every} steps, so expected was after step {least} to {most}"
         )
         _check("when resumed", [*first.left, *second.left, *self._differences(result.value, stopped.view)])
 
@@ -280,7 +281,7 @@ class AdapterConformance:
         with self._running(self.config) as run:
             first = self._first_commit(run)
             # The second commit shows how long a step takes.
-            before = run.job.until(lambda look: look.committed >= 1, "the second commit", self.start_s)
+            before = run.job.until(lambda look: look.committed >= 2, "the second commit", self.start_s)
             limits = {"recover_s": self.recover_s, "gone_s": self.gone_s}
             reports = take_deaths(run.job, deaths, run.trail, seed=self.seed, **limits)
             last, result = self._finished(run.job)
@@ -308,8 +309,8 @@ class AdapterConformance:
 
     def _first_commit(self, run: _Run) -> Look:
         """The job when its first step is committed; fails if it ends without a commit."""
-        first = run.job.until(lambda look: look.committed >= 0 or look.is_final, "the first commit", self.start_s)
-        if first.committed < 0:
+        first = run.job.until(lambda look: look.committed >= 1 or look.is_final, "the first commit", self.start_s)
+        if first.committed == 0:
             self._finished(run.job)
         run.trail.note(first.processes)
         return first
@@ -340,7 +341,7 @@ class AdapterConformance:
         step, total = last.view["progress"]["step"], last.view["progress"]["total_steps"]
         assert (step, total) == (self.steps, self.steps), f"it ended at step {step} of {total}; expected {self.steps}"
         assert last.commits, "nothing was committed; call self.commit(step) in `fit` at the end of every step"
-        assert last.committed == self.steps - 1, f"the last commit is of step {last.committed} of {self.steps}"
+        assert last.committed == self.steps, f"the last commit is of step {last.committed} of {self.steps}"
         return last, result
 
     def _join_cluster(self) -> None:

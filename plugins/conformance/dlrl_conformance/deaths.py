@@ -102,7 +102,7 @@ class DeathReport:
 
     death: Death
     step: int
-    """The step in which the process was killed."""
+    """The step in which the process was killed, counted from 1."""
     expected: ExpectedRestarts
     restarted: Mapping[str, int]
     after: Processes

@@ -37,17 +37,13 @@ class Look:
 
     @property
     def committed(self) -> int:
-        """The last committed step; -1 if there is none."""
-        return int(self._commit.get("step", -1))
+        """The last committed step, counted from 1; 0 if there is none."""
+        return int(self.view["progress"]["committed_step"] or 0)
 
     @property
     def commits(self) -> int:
         """How many commits led here."""
-        return int(self._commit.get("version", 0))
-
-    @property
-    def _commit(self) -> dict[str, int]:
-        return json.loads(self.view["progress"]["commit_json"] or "{}")  # type: ignore[no-any-return]
+        return int(json.loads(self.view["progress"]["commit_json"] or "{}").get("version", 0))
 
     @property
     def is_final(self) -> bool:
@@ -112,7 +108,7 @@ class WatchedJob:
         is_same_master = before.view["master_incarnation"] == now.view["master_incarnation"]
         if is_same_master and now.committed < before.committed:
             self.problems.append(f"step {before.committed} was committed, and then only step {now.committed}")
-        if now.committed > before.committed >= 0:  # the first commit has the start in it
+        if now.committed > before.committed > 0:  # the first commit has the start in it
             seconds = (time.monotonic() - self._advanced_at) / (now.committed - before.committed)
             self.step_seconds = min(seconds, self.step_seconds or seconds)
         if now.committed > before.committed:

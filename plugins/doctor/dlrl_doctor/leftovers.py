@@ -14,13 +14,16 @@ from dlrl_core.plugin.verdict import DoctorRequest, Verdict, ok, problem, warnin
 _SUBJECT = "leftovers"
 _GRACE_S = 10.0
 """A folder is made a moment before its keeper is started."""
+_LONGEST_TEMP_DIR = 24
+"""Where the temp folder has a longer path, `dlrl_local_ray.local_cluster` takes /tmp, for Ray's sockets."""
 
 
 def check(request: DoctorRequest) -> Iterator[Verdict]:
     """A verdict for each folder whose keeper is gone; with `clean` it is removed, unless something still uses it."""
     folders = list(dead_folders())
     if not folders:
-        yield ok(_SUBJECT, f"no dead local Ray in '{tempfile.gettempdir()}'")
+        searched = " or ".join(f"'{folder}'" for folder in temp_folders())
+        yield ok(_SUBJECT, f"no dead local Ray in {searched}")
     for folder, users in folders:
         if users:
             pids = " ".join(str(pid) for pid in users)
@@ -35,7 +38,7 @@ def check(request: DoctorRequest) -> Iterator[Verdict]:
 def dead_folders() -> Iterator[tuple[Path, list[int]]]:
     """Folders of local Rays without a keeper, each with the processes whose command lines still name it."""
     commands = _command_lines()
-    for folder in sorted(Path(tempfile.gettempdir()).glob("dlrl-*")):
+    for folder in sorted(found for temp in temp_folders() for found in Path(temp).glob("dlrl-*")):
         if not _is_ours(folder):
             continue
         users = {pid: words for pid, words in commands.items() if any(str(folder) in word for word in words)}
@@ -43,8 +46,14 @@ def dead_folders() -> Iterator[tuple[Path, list[int]]]:
             yield folder, sorted(users)
 
 
+def temp_folders() -> list[str]:
+    """Where folders of local Rays can be."""
+    usual = tempfile.gettempdir()
+    return [usual] if len(usual) <= _LONGEST_TEMP_DIR or usual == "/tmp" else [usual, "/tmp"]
+
+
 def _is_ours(folder: Path) -> bool:
-    """Made by `scheduler.local_cluster` for this user, and not just now."""
+    """Made by `dlrl_local_ray.local_cluster` for this user, and not just now."""
     try:
         seen = folder.lstat()
         is_cluster = (folder / "keeper.log").is_file() and not folder.is_symlink()

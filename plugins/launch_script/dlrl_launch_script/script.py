@@ -153,7 +153,7 @@ class _Reader:
             return True
         if self._succeeds is None:
             unset = on_unset(self._chain_unset)
-            self._chain_doubt = f"it depends on the command before it (line {command.line}){unset}"
+            self._chain_doubt = f"the command before it (line {command.line}) decides{unset}"
             return True
         return self._succeeds is (command.after == "&&")
 

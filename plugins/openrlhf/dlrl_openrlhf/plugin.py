@@ -34,13 +34,13 @@ class OpenRLHFAdapter(FrameworkAdapter):
 
     def read_config(self, source: ConfigSource) -> Mapping[str, Any]:
         """What the user said, by OpenRLHF's own names. Works where OpenRLHF is missing; a wrong version is an error."""
-        self._check_version()
+        self.check_version()
         from dlrl_openrlhf.config import read
 
         return read(source)
 
     def fill(self, config: Mapping[str, Any]) -> FrameworkDefaults:
-        self._check_version()
+        self.check_version()
         from dlrl_openrlhf.roles import job_of
 
         return job_of(config)
@@ -51,7 +51,3 @@ class OpenRLHFAdapter(FrameworkAdapter):
         from dlrl_openrlhf import cpu
 
         cpu.prepare()
-
-    def _check_version(self) -> None:
-        if self.installed_version() is not None:
-            self.check_available()

@@ -38,13 +38,13 @@ class VerlAdapter(FrameworkAdapter):
 
     def read_config(self, source: ConfigSource) -> Mapping[str, Any]:
         """The config that verl's own command would compose. A whole one needs no verl; a wrong version is an error."""
-        self._check_version()
+        self.check_version()
         from dlrl_verl.config import read
 
         return read(source)
 
     def fill(self, config: Mapping[str, Any]) -> FrameworkDefaults:
-        self._check_version()
+        self.check_version()
         from dlrl_verl.roles import job_of
 
         return job_of(config)
@@ -59,7 +59,3 @@ class VerlAdapter(FrameworkAdapter):
             from dlrl_verl import cpu
 
             cpu.prepare()
-
-    def _check_version(self) -> None:
-        if self.installed_version() is not None:
-            self.check_available()

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from dlrl_core.context import FindingKind, Incident, Reason
 from dlrl_core.failover.policy import BudgetUse, role_of
 from dlrl_core.spec.role_values import FailoverScope
+from dlrl_why.outcome import Outcome
 
 if TYPE_CHECKING:
-    from dlrl_why.explain import Evidence, Outcome
+    from dlrl_why.explain import Evidence
 
 _NEXT_TIME = {
     "workload": "its role restarts, or the job",
@@ -24,20 +25,21 @@ def advice(outcome: Outcome, evidence: Evidence, budgets: Sequence[BudgetUse]) -
     """Sentences, the most urgent first; empty if there is nothing to do."""
     name = evidence.name
     again = f"run it again under the name '{name}'; it starts from the beginning, as there is no resume yet"
-    match outcome.value:
-        case "waiting":
+    match outcome:
+        case Outcome.WAITING:
             return ["free or add what is missing", f"or give it up: dlrl stop {name}"]
-        case "starting" | "recovering":
+        case Outcome.STARTING | Outcome.RECOVERING:
             return [f"wait; which processes are missing shows: dlrl status {name}"]
-        case "degraded":
+        case Outcome.DEGRADED:
             return ["bring the store back; until then, changes that wait for it would be lost with the master"]
-        case "recovered":
+        case Outcome.RECOVERED:
             return [*_about_cause(evidence, evidence.incidents[-1:]), *_about_spent(evidence, budgets)]
-        case "failed":
+        case Outcome.FAILED:
             return [*_about_failure(evidence, budgets), again]
-        case "stopped":
+        case Outcome.STOPPED:
             return [again]
-    return []
+        case Outcome.RUNNING | Outcome.STOPPING | Outcome.FINISHED:
+            return []
 
 
 def _about_cause(evidence: Evidence, incidents: Sequence[Incident]) -> list[str]:

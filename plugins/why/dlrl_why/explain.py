@@ -5,7 +5,6 @@ Pure: it asks no process and prints nothing; `show_why` does both.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -27,30 +26,11 @@ from dlrl_core.roles import MASTER, TRAINER
 from dlrl_core.spec.job_spec import RestartBudget
 from dlrl_core.spec.role_values import FailoverScope
 from dlrl_why.advice import advice
+from dlrl_why.outcome import Outcome
 
 _EVERYDAY = frozenset({"submitted", "state", "incident", "recovered"})
 """Kinds of journal events that are no link of their own: incidents come from the record."""
 _COMING_UP = ("pending", "starting", "dead")
-
-
-class Outcome(enum.StrEnum):
-    """What happened to a job."""
-
-    WAITING = "waiting"
-    """For resources, or for a node."""
-    STARTING = "starting"
-    RUNNING = "running"
-    """Nothing was restarted so far."""
-    RECOVERING = "recovering"
-    """Something is being restarted."""
-    RECOVERED = "recovered"
-    """It runs, and something was restarted before."""
-    DEGRADED = "degraded"
-    """It runs, and its changes can't be written to the store."""
-    STOPPING = "stopping"
-    FINISHED = "finished"
-    FAILED = "failed"
-    STOPPED = "stopped"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +123,8 @@ class Evidence:
 
     @cached_property
     def budget(self) -> RestartBudget:
-        said = self.view["spec"].get("restart_budget") or {}
+        spec = self.view["spec"]
+        said = spec.get("restart_budget") or spec.get("budget") or {}  # a record of schema 2 has the shorter name
         return RestartBudget.model_validate({key: said[key] for key in RestartBudget.model_fields if key in said})
 
     def progress(self, key: str) -> Any:

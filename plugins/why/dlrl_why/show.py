@@ -10,6 +10,7 @@ from dlrl_core.cli import wording
 from dlrl_core.cli.clusters import masters_of
 from dlrl_core.cli.job_lookup import KnownJob, one_job
 from dlrl_core.cli.output import console, print_json
+from dlrl_core.context import Loss
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 _LINKS_SHOWN = 20
 _WHO = {"stop": "asked to stop", "ended": "job ended"}
 _LOSSES = {
-    "nothing": "nothing",
-    "uncommitted": "the steps after the last commit, done again",
-    "not durable": "the steps after the last durable commit, done again, as a node was lost",
-    "everything": "all steps, done again, as nothing was committed",
+    Loss.NOTHING: "nothing",
+    Loss.UNCOMMITTED: "the steps after the last commit, done again",
+    Loss.NOT_DURABLE: "the steps after the last durable commit, done again, as a node was lost",
+    Loss.EVERYTHING: "all steps, done again, as nothing was committed",
 }
 
 

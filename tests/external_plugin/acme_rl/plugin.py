@@ -16,7 +16,7 @@ from dlrl_core.plugin import ConfigSource, FrameworkAdapter, FrameworkDefaults, 
 from dlrl_core.spec import ClassRef, JobSpec
 from dlrl_core.spec.role_values import FailoverScope
 
-DLRL_API_VERSION = 1
+DLRL_API_VERSION = 2
 
 PREPARED_FOR = "ACME_PREPARED_FOR"
 

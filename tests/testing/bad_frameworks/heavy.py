@@ -7,6 +7,8 @@ from acme_rl.plugin import AcmeAdapter
 
 from dlrl_core import hookimpl
 
+DLRL_API_VERSION = 2
+
 
 @hookimpl
 def dlrl_frameworks():

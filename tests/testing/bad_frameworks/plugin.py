@@ -10,6 +10,7 @@ from acme_rl.plugin import AcmeAdapter
 from dlrl_core import RoleType, hookimpl
 from dlrl_core.spec import ClassRef
 
+DLRL_API_VERSION = 2
 _serial = itertools.count(1)
 
 
