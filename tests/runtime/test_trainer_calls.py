@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from ray.exceptions import ObjectLostError
 from ray_stand_in import JobStandIn, Ref, use_stand_in
 
 from dlrl_core.errors import CallTimeoutError, WorkloadCallError, WorkloadDiedError
+from dlrl_core.trainer.trainer_host import TrainerHost
 from dlrl_core.trainer.workload_directory import RestartFit
 
 OLD = ["actor-0", "actor-1"]
@@ -202,3 +205,15 @@ def test_calls_of_init_that_a_death_broke_are_no_error_of_the_users():
     job.master.restored.remote = replaced_and_broken
     with pytest.raises(WorkloadDiedError, match="workload 'actor-1' died, and 'init' failed with it"):
         job.groups["actor"][0].work()
+
+
+@pytest.mark.parametrize(("is_behind", "has_commit"), [(True, True), (True, False), (False, True)])
+def test_an_error_of_fit_counts_as_the_death_that_another_thread_has_met(is_behind, has_commit):
+    """A thread of the trainer has had the process replaced, so that none is gone when the error comes out of `fit`."""
+    host = TrainerHost.__new__(TrainerHost)
+    directory = SimpleNamespace(is_behind=is_behind, has_commit=has_commit, gone=list)
+    if is_behind and has_commit:
+        assert host._check_is_death(RuntimeError("connection closed by peer"), directory) is None
+    else:
+        with pytest.raises(RuntimeError, match="connection closed by peer"):
+            host._check_is_death(RuntimeError("connection closed by peer"), directory)
