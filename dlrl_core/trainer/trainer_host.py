@@ -151,8 +151,8 @@ class TrainerHost:
     def _check_is_death(self, error: Exception, directory: WorkloadDirectory) -> None:
         """Raise the error, unless a death caused it and there is a commit to go back to.
 
-        Such an error comes from a `ray.get` in the user's code, or from a call that depended on a dead process. If another
-        thread has had that process replaced, none is gone any more, but `fit` has to be entered again in any case.
+        Such an error comes from a `ray.get` in the user's code, or from a call that depended on a dead process. If
+        another thread has had that process replaced, none is gone any more, but `fit` has to be entered again anyway.
         """
         is_death = directory.is_behind or isinstance(error, (WorkloadDiedError, *LOST))
         gone = [] if is_death else directory.gone()
