@@ -47,6 +47,8 @@ from dlrl_core.trainer.workload_directory import DirectorySnapshot
 
 _LOOK_S = 0.5
 _LONGEST_STACKS = 20_000
+_ANSWER_FIRST_S = 0.1
+"""The trainer waits for its answer; the store is written to after that."""
 _DIED_ALONE = "it died while its master was being restarted"
 
 
@@ -66,7 +68,7 @@ class ControlLoop:
         self._detecting: asyncio.Task[None] | None = None
         self._hanging: set[str] = set()
         """Actor ids of processes that a detector judged to hang, and that wait to be handled."""
-        self._since = time.time()
+        self._since = self._ready_at = time.time()
         self._moved: set[int] = set()
         """Nodes of the plan that were replaced since the last incident was completed, by index."""
         self._is_recovering = True
@@ -83,8 +85,7 @@ class ControlLoop:
         try:
             self._detecting = asyncio.ensure_future(self._detect())
             await self._bring_up()
-            if self._seen.empty():
-                self._become_stable()
+            self._become_stable()
             return await self._handle_observations()
         except StoreConflictError:
             raise  # another Master owns the job now: this one must not end it
@@ -125,8 +126,6 @@ class ControlLoop:
             self.trainer.report_gone(_DIED_ALONE)
         if pending or self.trainer.is_due:
             await self._attempt(frozenset(pending))
-        elif self._seen.empty():
-            self._complete_incidents()
 
     # ---- observation -> finding -> decision -> recovery
 
@@ -137,14 +136,14 @@ class ControlLoop:
             ending = await self._handle(seen)
             if ending is not None:
                 return ending
-            if self._seen.empty():
-                self._become_stable()
+            self._become_stable()
 
     async def _handle(self, seen: Observation) -> JobEnding | None:
         """The ending of the job, if the observation leads to it; else None, when what it broke runs again."""
         if not self._is_news(seen):
             return None
         if isinstance(seen, TrainerOutcome) and seen.is_success:
+            self._complete_incidents()
             return JobEnding(state=JobState.FINISHED, result=seen.result)
         if isinstance(seen, WorkloadGone):
             seen = await self._with_call(seen)
@@ -242,8 +241,6 @@ class ControlLoop:
             self._observe_death(error.name, error.reason)
         except TrainerDiedError as error:
             self.trainer.report_gone(f"while it was starting: {error}")
-        else:
-            self._complete_incidents()
 
     def _observe_death(self, name: str, reason: str) -> None:
         actor_id = self._context.workloads[name].actor_id or ""
@@ -280,16 +277,17 @@ class ControlLoop:
     def _complete_incidents(self) -> None:
         """Write to all open incidents that every process is ready again."""
         records = self._context.workloads
-        if not any(one.ready_at is None for one in self._context.record.incidents) or not self._workloads.is_complete:
+        is_ready = self._workloads.is_complete and not self.trainer.is_due
+        if not is_ready or not any(one.ready_at is None for one in self._context.record.incidents):
             return
         is_state_lost = bool(self._moved) and any(
             one.node in self._moved and records[one.name].is_stateful for one in self._reserved.plan.workloads
         )
-        self._moved, now = set(), time.time()
+        self._moved = set()
         with self._context.change() as change:
             for one in self._context.record.incidents:
-                if one.ready_at is None:
-                    change.incident(completed(one, now, is_state_lost=is_state_lost))
+                if one.ready_at is None and one.at <= self._ready_at:
+                    change.incident(completed(one, self._ready_at, is_state_lost=is_state_lost))
 
     # ---- detectors
 
@@ -359,8 +357,12 @@ class ControlLoop:
                     raise JobError(self._launch.job, "the job is ending") from None
 
     def _become_stable(self) -> None:
-        self._is_recovering = False
+        """Unless more was observed: answer the trainer, then write to open incidents that all is ready again."""
+        if not self._seen.empty():
+            return
+        self._is_recovering, self._ready_at = False, time.time()
         self._changed.set()
+        asyncio.get_running_loop().call_later(_ANSWER_FIRST_S, self._complete_incidents)
 
     # ---- the end
 
