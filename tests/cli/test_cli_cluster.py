@@ -125,8 +125,10 @@ def whole(shell, name, env):
 
 
 def recovered(shell, name, env):
+    """Its account, once the record says that all was ready again."""
     seen = shell.run("why", name, "--json", env=env).json
-    return seen if seen["outcome"] == "recovered" else None
+    is_complete = all(link["incident"]["seconds"] is not None for link in seen["chain"] if link["incident"])
+    return seen if seen["outcome"] == "recovered" and is_complete else None
 
 
 def test_without_its_store_status_still_shows_the_jobs_that_have_a_master(shell, address):
