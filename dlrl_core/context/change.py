@@ -36,7 +36,7 @@ class JournalEvent(BaseModel):
     """Its number in the journal, given by the store; 0 until it is committed."""
     at: float = Field(default_factory=time.time)
     kind: str
-    """A word to filter by, such as 'workload_died'."""
+    """A word to filter by, such as 'incident'."""
     message: RedactedText
     subject: str | None = None
     """The name of a workload, or 'trainer', 'master' or 'job'."""

@@ -107,7 +107,7 @@ class DirectorySnapshot:
     """The processes of all workloads as the Master knows them."""
 
     epoch: int
-    """Raised by one whenever something is restarted for which the trainer has to go back."""
+    """Of the last incident for which the trainer has to go back to a commit: it changes with each."""
     actors: dict[str, tuple[str, Any]]
     """Of each workload, the id of its actor and the Ray handle."""
 

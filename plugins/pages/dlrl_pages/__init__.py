@@ -1,1 +1,1 @@
-"""A plan as a picture in SVG, and as a page in HTML."""
+"""A plan in text, for a terminal, as a picture in SVG, and as a page in HTML."""
