@@ -1,0 +1,67 @@
+"""The state of a workload as a commit takes it: named buffers that a thread copies later, and a layout in JSON."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+_PIECE = 64 * 2**20
+
+
+class StateBuffer(Protocol):
+    """A range of memory that belongs to a workload's state, on the host or on a device."""
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+
+    def copy_to(self, target: memoryview) -> None:
+        """Copy all bytes to `target`, which has that size. Called in a thread; large copies release the GIL."""
+
+
+@dataclass(frozen=True)
+class HostBuffer:
+    """Contiguous memory of this process. `owner` is any object that keeps it from being freed."""
+
+    address: int
+    size: int
+    owner: Any
+
+    def copy_to(self, target: memoryview) -> None:
+        if not self.size:
+            return
+        to = ctypes.addressof(ctypes.c_char.from_buffer(target))
+        for start in range(0, self.size, _PIECE):  # ctypes releases the GIL for each piece
+            ctypes.memmove(to + start, self.address + start, min(_PIECE, self.size - start))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapturedState:
+    """What `capture_state` returns: the state at this moment, by reference.
+
+    The buffers are copied while the workload goes on; no call that changes state runs before the copy is complete.
+    """
+
+    layout: Any
+    """Plain JSON values: everything that `restore_state` needs besides the bytes of the buffers."""
+    buffers: Mapping[str, StateBuffer]
+    alike: Mapping[str, str] = field(default_factory=dict)
+    """Of buffers that several ranks of the role hold with the same bytes, a name of that content: the same name on all
+    these ranks. Of ranks on one node, one keeps it."""
+
+    @property
+    def size(self) -> int:
+        return sum(buffer.size for buffer in self.buffers.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedState:
+    """What `restore_state` gets: the layout of a commit, and its bytes, mapped from where they are kept.
+
+    Changes to the mapped bytes stay in this process.
+    """
+
+    layout: Any
+    buffers: Mapping[str, memoryview]
