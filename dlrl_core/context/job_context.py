@@ -210,7 +210,7 @@ class JobContext:
         return self._queue.degraded
 
     @contextmanager
-    def change(self, *, is_durable: bool = False) -> Iterator[Change]:
+    def change(self, *, is_durable: bool = False, is_awaited: bool = True) -> Iterator[Change]:
         """A transaction: what the block collects is written in one commit when it ends, then seen here.
 
         If the block raises, or the store refuses, nothing has changed. One change is open at a time: another
@@ -219,7 +219,8 @@ class JobContext:
         If the store does not answer, the change is seen here after a second at most, and its commit waits for
         the store; all later ones wait behind it. Should somebody else have written meanwhile, none of them is,
         and every later change raises. With `is_durable` a change never waits: StoreUnavailableError, after
-        which the job must be loaded again.
+        which the job must be loaded again. With `is_awaited` False it is seen here at once and written soon: for what
+        nothing is done about that a later Master could not find out by itself.
         """
         with self._only_change():
             change = Change(self._state.record, self._state.workloads)
@@ -227,7 +228,7 @@ class JobContext:
                 yield change
             finally:
                 change.close()
-            self._commit(change.collected(), is_durable=is_durable)
+            self._commit(change.collected(), is_durable=is_durable, is_awaited=is_awaited)
 
     def journal(self, after_seq: int | None = None, limit: int | None = None) -> list[JournalEvent]:
         """Events from the store, oldest first, at most `limit`: those of this run, or all after a number.
@@ -290,7 +291,7 @@ class JobContext:
             self._changing_thread = None
             self._change_lock.release()
 
-    def _commit(self, new: Collected, *, is_durable: bool) -> None:
+    def _commit(self, new: Collected, *, is_durable: bool, is_awaited: bool) -> None:
         if not new.documents and not new.events:
             return
         self._queue.write(
@@ -298,6 +299,7 @@ class JobContext:
             deletes=[key for key, text in new.documents.items() if text is None],
             events=[event.to_text() for event in new.events],
             is_durable=is_durable,
+            is_awaited=is_awaited,
         )
         self._state = _State(record=new.record, workloads=_merged(self._state.workloads, new.workloads))
         if new.events:

@@ -119,18 +119,20 @@ class WriteQueue:
         deletes: Sequence[str] = (),
         events: Sequence[str] = (),
         is_durable: bool = False,
+        is_awaited: bool = True,
     ) -> None:
         """Return when the commit is written, or when the store did not answer in time and the commit waits in line.
 
         Raises the error with which the store refused the commit, which is then removed from the line. With
         `is_durable`, a commit that would have to wait raises StoreUnavailableError; since it may or may not have been
-        written, the queue can't be used afterwards.
+        written, the queue can't be used afterwards. With `is_awaited` False, returns at once: a refusal then ends the
+        use of the queue.
         """
         commit = PendingCommit(puts=puts, deletes=deletes, events=events)
         with self._news:
             self._check_usable(commit, is_durable=is_durable)
             self._add(commit)
-            if self._outage is None:
+            if self._outage is None and is_awaited:
                 self._await(commit, self._limits.durable_s if is_durable else self._limits.patience_s)
             if is_durable and commit in self._line:
                 raise self._diverge(StoreUnavailableError(self._not_written("a change that must be written was not")))

@@ -47,8 +47,6 @@ from dlrl_core.trainer.workload_directory import DirectorySnapshot
 
 _LOOK_S = 0.5
 _LONGEST_STACKS = 20_000
-_ANSWER_FIRST_S = 0.1
-"""The trainer waits for its answer; the store is written to after that."""
 _DIED_ALONE = "it died while its master was being restarted"
 
 
@@ -277,14 +275,14 @@ class ControlLoop:
     def _complete_incidents(self) -> None:
         """Write to all open incidents that every process is ready again."""
         records = self._context.workloads
-        is_ready = self._workloads.is_complete and not self.trainer.is_due
-        if not is_ready or not any(one.ready_at is None for one in self._context.record.incidents):
+        is_open = any(one.ready_at is None for one in self._context.record.incidents)
+        if not is_open or not self._workloads.is_complete or self.trainer.is_due:
             return
         is_state_lost = bool(self._moved) and any(
             one.node in self._moved and records[one.name].is_stateful for one in self._reserved.plan.workloads
         )
         self._moved = set()
-        with self._context.change() as change:
+        with self._context.change(is_awaited=False) as change:
             for one in self._context.record.incidents:
                 if one.ready_at is None and one.at <= self._ready_at:
                     change.incident(completed(one, self._ready_at, is_state_lost=is_state_lost))
@@ -362,7 +360,7 @@ class ControlLoop:
             return
         self._is_recovering, self._ready_at = False, time.time()
         self._changed.set()
-        asyncio.get_running_loop().call_later(_ANSWER_FIRST_S, self._complete_incidents)
+        self._complete_incidents()
 
     # ---- the end
 

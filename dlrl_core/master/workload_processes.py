@@ -235,7 +235,7 @@ class WorkloadProcesses:
         facts = await self._facts_of(names)
         for fact in facts.values():
             check_run(fact, self._launch.run_id)
-        with self._context.change() as change:
+        with self._context.change(is_awaited=False) as change:
             for name, fact in facts.items():
                 change.workload(
                     name,
@@ -277,7 +277,7 @@ class WorkloadProcesses:
                     self.master, first.address, first.offered_port or 0, devices[workload.role, workload.node]
                 )
         made = await self._answers(refs, "construct", self._launch.limits.construct_s)
-        with self._context.change() as change:
+        with self._context.change(is_awaited=False) as change:
             for name, (table, is_stateful) in made.items():
                 change.workload(name, state=WorkloadState.READY, is_stateful=is_stateful, detail=None)
                 if table is not None:

@@ -46,24 +46,24 @@ def job_cluster() -> JobCluster:
 def view_cluster() -> ClusterView:
     """All living nodes with their free resources, ordered by id."""
     free = ray._private.state.available_resources_per_node()
-    return _view({node["NodeID"]: dict(free.get(node["NodeID"], {})) for node in ray.nodes()})
+    return _view(lambda node: free.get(node["NodeID"], {}))
 
 
 def view_capacity() -> ClusterView:
     """All living nodes with all their resources, as if nothing was in use."""
-    return _view({node["NodeID"]: dict(node["Resources"]) for node in ray.nodes()})
+    return _view(lambda node: node["Resources"])
 
 
-def _view(resources: Mapping[str, Mapping[str, float]]) -> ClusterView:
+def _view(resources_of: Callable[[Mapping[str, Any]], Mapping[str, float]]) -> ClusterView:
     nodes = [
         NodeView(
             node_id=node["NodeID"],
             address=node["NodeManagerAddress"],
-            free=resources[node["NodeID"]],
+            free=dict(resources_of(node)),
             labels=dict(node.get("Labels") or {}),
         )
         for node in ray.nodes()
-        if node["Alive"] and resources.get(node["NodeID"])
+        if node["Alive"] and resources_of(node)
     ]
     return ClusterView(nodes=tuple(sorted(nodes, key=lambda node: node.node_id)))
 
