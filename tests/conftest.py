@@ -10,11 +10,16 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 from checks import MARK, connected, disconnect
 from cli_shell import Shell, new_shell
 
 from dlrl_core.plan import ClusterView
+
+# Other tests run beside: how long an example takes says nothing.
+hypothesis.settings.register_profile("dlrl", deadline=None)
+hypothesis.settings.load_profile("dlrl")
 
 _guard: subprocess.Popen[bytes] | None = None
 

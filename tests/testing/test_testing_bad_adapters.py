@@ -6,12 +6,12 @@ import pytest
 
 from dlrl_conformance import AdapterConformance
 
-STEPS = 12
+STEPS = 10
 
 
 def conformance(name: str, **attributes) -> AdapterConformance:
     """The tests of a framework with acme's config."""
-    config = {"steps": STEPS, "pull_s": 0.2, "roles": {"actor": 1, "rollout": 2}}
+    config = {"steps": STEPS, "pull_s": 0.2, "roles": {"actor": 1, "rollout": 1}}
     attributes = {"framework": name, "steps": STEPS, "config": config, "gone_s": 2.0, **attributes}
     return type(f"Test{name.title()}", (AdapterConformance,), attributes)()
 
@@ -95,4 +95,4 @@ def test_lost_state_an_engine_left_behind_and_a_resume_from_nothing_are_found(ra
     assert "(sleep 20) outlived its death" in deaths
     assert "the end differs" in deaths
     resumed = fails_with(tests.test_it_resumes_after_what_it_had_saved)
-    assert "it went on after step 0 of 12" in resumed
+    assert "it went on after step 0 of 10" in resumed
