@@ -15,6 +15,8 @@ from dlrl_core.api.connection import connect
 from dlrl_core.api.job_handle import JobHandle
 from dlrl_core.context import JobContext, default_store_url, open_store
 from dlrl_core.errors import DlrlError, JobNotFoundError
+from dlrl_core.roles import MASTER
+from dlrl_core.scheduler.workload_launcher import find_actor
 
 pytestmark = pytest.mark.usefixtures("ray_2_nodes_8_gpus")
 
@@ -39,6 +41,7 @@ def test_the_driver_may_die_and_the_job_goes_on(ray_2_nodes_8_gpus, tmp_path):
         driver.wait()
     until.touch()
     value = JobHandle.attach("alone", connect()).wait(timeout=90).value
+    find_actor("alone", MASTER).leave.remote()  # as its driver would let it go
     assert value["first"] == value["last"]
     record = context_of("alone").record
     assert (record.state, record.progress.step) == ("finished", 2)

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.shared_cluster  # beside a job, what that one sends would be seen here
+
 SOON_S = 10.0
 KILLED_S = 1.2
 """More than twice as long as an engine waits before it looks for its sender."""
