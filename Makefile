@@ -23,7 +23,10 @@ demo: venv-openrlhf  ## set up, then run a real PPO (OpenRLHF, DeepSpeed, vLLM) 
 quickstart: venv-core  ## set up, then run a job with all five roles on an embedded local Ray, in a minute
 	@$(CORE)/bin/dlrl run examples/quickstart/quickstart.yaml
 
-test: test-core test-openrlhf test-verl  ## set up, then run all checks and tests, but those of test-long
+# Environments are made at the same time: an install mostly waits for the network and for files.
+test:  ## set up, then run all checks and tests, but those of test-long
+	@$(MAKE) --no-print-directory -j 3 venv-core venv-openrlhf venv-verl
+	@$(MAKE) --no-print-directory test-core test-openrlhf test-verl
 
 # Jobs on the shared cluster mostly wait for processes to start; all other tests run beside them, and are shown after them.
 # $(1) is the environment, $(2) says which tests, $(3) has more options.
