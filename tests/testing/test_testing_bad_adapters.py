@@ -6,7 +6,7 @@ import pytest
 
 from dlrl_conformance import AdapterConformance
 
-STEPS = 10
+STEPS = 12
 
 
 def conformance(name: str, **attributes) -> AdapterConformance:
@@ -95,4 +95,4 @@ def test_lost_state_an_engine_left_behind_and_a_resume_from_nothing_are_found(ra
     assert "(sleep 20) outlived its death" in deaths
     assert "the end differs" in deaths
     resumed = fails_with(tests.test_it_resumes_after_what_it_had_saved)
-    assert "it went on after step 0 of 10" in resumed
+    assert "it went on after step 0 of 12" in resumed

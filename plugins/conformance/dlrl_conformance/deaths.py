@@ -135,8 +135,8 @@ def take_deaths(
 
 
 def _take(job: WatchedJob, death: Death, trail: ProcessTrail, recover_s: float) -> DeathReport:
-    before = job.until(lambda look: look.is_whole, f"{death} could be killed", recover_s)
-    trail.note(before.processes)
+    trail.note(job.until(lambda look: look.is_whole, f"{death} could be killed", recover_s).processes)
+    before = job.look()  # to note all processes takes a while
     began = time.monotonic()
     _kill(job, death)
     recovery = f"it recovered from the death of {death}"
