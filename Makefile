@@ -23,19 +23,26 @@ demo: venv-openrlhf  ## set up, then run a real PPO (OpenRLHF, DeepSpeed, vLLM) 
 quickstart: venv-core  ## set up, then run a job with all five roles on an embedded local Ray, in a minute
 	@$(CORE)/bin/dlrl run examples/quickstart/quickstart.yaml
 
-test: test-core test-openrlhf test-verl  ## set up, then run all checks and tests, but those of test-long
+# Environments are made at the same time: an install mostly waits for the network and for files.
+test:  ## set up, then run all checks and tests, but those of test-long
+	@$(MAKE) --no-print-directory -j 3 venv-core venv-openrlhf venv-verl
+	@$(MAKE) --no-print-directory test-core test-openrlhf test-verl
 
 # Jobs on the shared cluster mostly wait for processes to start; all other tests run beside them, and are shown after them.
+# $(1) is the environment, $(2) says which tests, $(3) has more options.
+PYTEST = $(1)/bin/python -m pytest --durations 15 $(3) -m
+in_two = @log=$$(mktemp); $(PYTEST) "not shared_cluster and $(2)" >$$log 2>&1 & beside=$$!; \
+  $(PYTEST) "shared_cluster and $(2)"; status=$$?; \
+  wait $$beside || status=1; cat $$log; rm -f $$log; exit $$status
+
 test-core: lint  ## those that need no framework
-	@log=$$(mktemp); $(CORE)/bin/python -m pytest --durations 15 -m "not shared_cluster and not long" >$$log 2>&1 & beside=$$!; \
-	  $(CORE)/bin/python -m pytest --durations 15 -m "shared_cluster and not long"; status=$$?; \
-	  wait $$beside || status=1; cat $$log; rm -f $$log; exit $$status
+	$(call in_two,$(CORE),not long)
 
 test-openrlhf: venv-openrlhf  ## those with real OpenRLHF, DeepSpeed and vLLM
-	$(OPENRLHF)/bin/python -m pytest --durations 15 --timeout 900 -m "framework and not long" tests/openrlhf_config tests/openrlhf_runs
+	$(call in_two,$(OPENRLHF),framework and not long,--timeout 900 tests/openrlhf_config tests/openrlhf_runs)
 
 test-verl: venv-verl  ## those with real verl, Megatron, FSDP and vLLM
-	$(VERL)/bin/python -m pytest --durations 15 --timeout 900 -m "framework and not long" tests/verl_config tests/verl_runs
+	$(call in_two,$(VERL),framework and not long,--timeout 900 tests/verl_config tests/verl_runs)
 
 test-long: venv-core venv-openrlhf venv-verl  ## an install from a wheel, and runs of the frameworks, too long for every day
 	$(CORE)/bin/python -m pytest --timeout 900 -m long tests/examples tests/runtime

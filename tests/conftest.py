@@ -10,16 +10,22 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 from checks import MARK, connected, disconnect
 from cli_shell import Shell, new_shell
 
 from dlrl_core.plan import ClusterView
 
+# Other tests run beside: how long an example takes says nothing.
+hypothesis.settings.register_profile("dlrl", deadline=None)
+hypothesis.settings.load_profile("dlrl")
+
 _guard: subprocess.Popen[bytes] | None = None
 
 collect_ignore = [f"{name}_runs" for name in ("openrlhf", "verl") if importlib.util.find_spec(name) is None]
 """Runs of a framework need its own environment; `make test` runs them there."""
+SHARED_CLUSTERS = {"cluster_2_nodes_8_gpus", "cluster_4_gpus", "cluster_8_gpus"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -44,12 +50,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Set markers: `framework` on its runs, `shared_cluster` on tests that `make test-core` runs in a process of theirs.
+    """Set markers: `framework` on its runs, `shared_cluster` on tests that `make test` runs in a process of theirs.
 
     Where what a test needs is missing, it is skipped.
     """
     for item in items:
-        if "cluster_2_nodes_8_gpus" in getattr(item, "fixturenames", ()):
+        if SHARED_CLUSTERS & {*getattr(item, "fixturenames", ())}:
             item.add_marker(pytest.mark.shared_cluster)
         if item.path.parent.name.endswith("_runs"):
             item.add_marker("framework")

@@ -1,6 +1,6 @@
 """OpenRLHF's own loop over prompts, with nothing behind it: no model, no engine, no Ray.
 
-`python stock_loop.py PROMPTS BATCH GENERATED EPISODES EVAL_STEPS`; prints what the loop told, as JSON.
+`python stock_loop.py PROMPTS,BATCH,GENERATED,EPISODES,EVAL_STEPS ...`; prints what each loop told, as JSON.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _as_prompts(numbers: list[int]) -> tuple[Any, ...]:
     return numbers, numbers, numbers, numbers
 
 
-def main(prompts: int, batch: int, generated: int, episodes: int, eval_steps: int) -> None:
+def told_by_loop(prompts: int, batch: int, generated: int, episodes: int, eval_steps: int) -> dict[str, Any]:
     args = SimpleNamespace(
         train=SimpleNamespace(num_episodes=episodes),
         rollout=SimpleNamespace(
@@ -93,8 +93,8 @@ def main(prompts: int, batch: int, generated: int, episodes: int, eval_steps: in
     with replaced(ppo_trainer, ray=PatchedRay()):
         trainer = TrainerStandIn(prompts, args)
         trainer.fit()
-    print(json.dumps({"told": trainer.told, "most_steps": most_steps(args, prompts=prompts)}))
+    return {"told": trainer.told, "most_steps": most_steps(args, prompts=prompts)}
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    print(json.dumps([told_by_loop(*map(int, word.split(","))) for word in sys.argv[1:]]))

@@ -14,28 +14,29 @@ LOOP = Path(__file__).parent / "stock_loop.py"
 NEVER = 1_000_000
 
 
-def run_loop(*numbers: int) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, str(LOOP), *map(str, numbers)], capture_output=True, text=True, check=False, timeout=300
-    )
+EVEN, MADE_AHEAD = (8, 4, 4, 2, NEVER), (7, 3, 5, 2, NEVER)
+EVALUATED = (6, 2, 2, 1, 2)
+LOOPS = (EVEN, MADE_AHEAD, EVALUATED)
+"""Prompts, batch, how many are generated at once, episodes, steps between evaluations."""
+
+
+@pytest.fixture(scope="module")
+def seen() -> dict[tuple[int, ...], dict[str, Any]]:
+    """What each loop told. All in one process: to import OpenRLHF takes long."""
+    words = [",".join(map(str, numbers)) for numbers in LOOPS]
+    done = subprocess.run([sys.executable, str(LOOP), *words], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return dict(zip(LOOPS, json.loads(done.stdout.splitlines()[-1]), strict=True))
 
 
-@pytest.mark.parametrize(
-    ("prompts", "batch", "generated", "episodes"), [(8, 4, 4, 2), (7, 3, 5, 2)], ids=["even", "made ahead"]
-)
-def test_the_total_is_what_the_loop_comes_to(prompts, batch, generated, episodes):
-    seen = run_loop(prompts, batch, generated, episodes, NEVER)
-
-    done = [step for what, step, *_ in seen["told"] if what == "done"]
-    assert done == list(range(1, seen["most_steps"] + 1))
+@pytest.mark.parametrize("numbers", [EVEN, MADE_AHEAD], ids=["even", "made ahead"])
+def test_the_total_is_what_the_loop_comes_to(seen, numbers):
+    done = [step for what, step, *_ in seen[numbers]["told"] if what == "done"]
+    assert done == list(range(1, seen[numbers]["most_steps"] + 1))
 
 
-def test_a_step_that_is_evaluated_is_committed_with_what_was_found():
-    told = run_loop(6, 2, 2, 1, 2)["told"]
-
-    assert told == [
+def test_a_step_that_is_evaluated_is_committed_with_what_was_found(seen):
+    assert seen[EVALUATED]["told"] == [
         ["began", 0],
         ["done", 1],
         ["committed", 1, float("-inf"), None],

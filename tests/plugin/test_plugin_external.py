@@ -180,7 +180,8 @@ def test_its_command_is_one_of_dlrl(run_python, acme_site):
 def test_its_check_is_made_by_doctor_after_those_of_dlrl_and_before_those_of_the_machine(
     run_python, acme_site, tmp_path
 ):
-    out = run_python(DLRL.format(words=["doctor", "--json"]), acme_site, DLRL_HOME=str(tmp_path / "home"))
+    own = {"HOME": str(tmp_path), "DLRL_HOME": str(tmp_path / "home")}  # what lies in the user's home is checked too
+    out = run_python(DLRL.format(words=["doctor", "--json"]), acme_site, **own)
 
     seen = {check["subject"]: check["seen"] for check in json.loads(out)["checks"]}
     assert seen["acme goal"] == "the best arm is 2.0; cluster: None"

@@ -86,11 +86,16 @@ def test_two_jobs_of_one_driver_share_one_embedded_ray_and_leave_nothing(short_t
     assert not any(short_tmp.iterdir())
 
 
-def test_a_failing_job_ends_its_embedded_ray_too(short_tmp, dlrl_home):
+def test_a_failing_job_ends_its_embedded_ray_too_and_tells_once_where_the_logs_are(short_tmp, dlrl_home):
     failing = driver("RLJobBuilder().trainer(H, 'Raises').actor(H, 'Worker').build().submit('f')", short_tmp, dlrl_home)
     _, err = failing.communicate(timeout=150)
     assert failing.returncode == 1
     assert "JobFailedError: job 'f' failed: the trainer raised RuntimeError: the loss is not a number" in err
+    [logs] = re.findall(r"^dlrl: the output of all processes, and Ray's logs, are in (.+)$", err, re.MULTILINE)
+    assert Path(logs).parent == dlrl_home / "logs"
+    names = [path.name for path in Path(logs).iterdir()]
+    assert {"raylet.out", "keeper.log"} <= {*names}
+    assert any(name.startswith("worker-") for name in names)
     wait_until(lambda: not processes_with(short_tmp), "all processes are gone")
     assert not any(short_tmp.iterdir())
 
@@ -111,17 +116,6 @@ def test_a_driver_shows_what_its_processes_print_and_nothing_of_ray(short_tmp, d
         assert re.search(rf"^\(actor-{rank} pid=\d+\) actor {rank} complains$", err, re.MULTILINE), err
     for text in (out, err):
         assert not any(noise in text for noise in ("Warning", "\x1b[", "(raylet)"))
-
-
-def test_a_failed_job_tells_once_where_the_logs_are_and_they_are_there(short_tmp, dlrl_home):
-    failing = driver("RLJobBuilder().trainer(H, 'Raises').actor(H, 'Worker').build().submit('f')", short_tmp, dlrl_home)
-    _, err = failing.communicate(timeout=150)
-    [logs] = re.findall(r"^dlrl: the output of all processes, and Ray's logs, are in (.+)$", err, re.MULTILINE)
-    assert Path(logs).parent == dlrl_home / "logs"
-    names = [path.name for path in Path(logs).iterdir()]
-    assert "raylet.out" in names
-    assert "keeper.log" in names
-    assert any(name.startswith("worker-") for name in names)
 
 
 @pytest.mark.long

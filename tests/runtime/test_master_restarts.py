@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from checks import master_pid, wait_until
+from checks import connected, master_pid, wait_until
 
 from dlrl_chaos.chaos import Chaos
 from dlrl_core import RLJob, RLJobBuilder
+from dlrl_core.api.job_handle import JobHandle
 from dlrl_core.context import JobContext, default_store_url, open_store
 from dlrl_core.errors import JobError
 
@@ -58,12 +60,49 @@ def test_a_result_too_large_for_the_record_is_said_to_be_lost(dlrl_home):
     assert context_of("large").record.state == "finished"
 
 
-def test_a_master_that_comes_back_without_its_store_waits_for_it_and_ends_nobody(tmp_path: Path, dlrl_home: Path):
-    enough = tmp_path / "enough"
-    handle = job("RunsUntilTold", enough=str(enough)).submit("waits", blocking=False)
-    wait_until(lambda: handle.status().state == "running", "the job runs", 60)
-    before = [one["pid"] for one in handle.status().workloads]
-    files, away = [dlrl_home / f"context.db{end}" for end in ("", "-wal", "-shm")], tmp_path / "away"
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """What one job said while its Master could not write, and how it ended."""
+
+    pids: list[int]
+    """Of its workloads, at the beginning."""
+    incarnations: list[int]
+    """Of the Master, after another one had written, and after the store had been away."""
+    incidents: int
+    value: list[int]
+
+
+@pytest.fixture(scope="module")
+def waiting(cluster_2_nodes_8_gpus: str, tmp_path_factory: pytest.TempPathFactory) -> Waiting:
+    home, folder = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("waits")
+    with pytest.MonkeyPatch.context() as patch, connected(cluster_2_nodes_8_gpus):
+        patch.setenv("DLRL_HOME", str(home))
+        handle = job("RunsUntilTold", enough=str(folder / "enough")).submit("waits", blocking=False)
+        wait_until(lambda: (handle.status().step or 0) > 1, "the job runs", 60)
+        pids = [one["pid"] for one in handle.status().workloads]
+        incarnations = []
+        for trouble in (another_writes, store_is_away):
+            trouble(handle, home, folder)
+            incarnations.append(context_of("waits").record.master_incarnation)
+        (folder / "enough").touch()
+        value = handle.wait(timeout=60).value
+        incidents = len(context_of("waits").record.incidents)
+    return Waiting(pids=pids, incarnations=incarnations, incidents=incidents, value=value)
+
+
+def another_writes(handle: JobHandle, home: Path, folder: Path) -> None:
+    """Somebody else writes while the Master can't reach the store, as the Master that replaced it would."""
+    Chaos("waits").inject("master", "store", seconds=4.0)
+    wait_until(lambda: handle.status().degraded, "its writes wait", 30)
+    with context_of("waits").change() as change:
+        change.event("note", "somebody else has the job", subject="job")
+    wait_until(lambda: context_of("waits").record.master_incarnation == 2, "another Master has the job", 60)
+    wait_until(lambda: handle.status().degraded is None, "the Master has taken up the job", 60)
+
+
+def store_is_away(handle: JobHandle, home: Path, folder: Path) -> None:
+    """The files of the store are somewhere else when the Master comes back."""
+    files, away = [home / f"context.db{end}" for end in ("", "-wal", "-shm")], folder / "away"
     away.mkdir()
     master = master_pid()
     os.kill(master, signal.SIGSTOP)
@@ -79,25 +118,18 @@ def test_a_master_that_comes_back_without_its_store_waits_for_it_and_ends_nobody
     for file in there:
         (away / file.name).rename(file)
     wait_until(lambda: handle.status().degraded is None, "the Master has taken up the job", 60)
-    enough.touch()
-    assert handle.wait(timeout=60).value == before
-    assert context_of("waits").record.master_incarnation == 2
 
 
-def test_a_master_that_lost_the_record_while_its_writes_waited_vanishes_and_ends_nobody(tmp_path: Path):
-    """Somebody else writes while it can't reach the store, as the Master that replaced it would."""
-    enough = tmp_path / "enough"
-    handle = job("RunsUntilTold", enough=str(enough)).submit("lost", blocking=False)
-    wait_until(lambda: (handle.status().step or 0) > 1, "the job runs", 60)
-    before = [one["pid"] for one in handle.status().workloads]
-    Chaos("lost").inject("master", "store", seconds=4.0)
-    wait_until(lambda: handle.status().degraded, "its writes wait", 30)
-    with context_of("lost").change() as change:
-        change.event("note", "somebody else has the job", subject="job")
-    wait_until(lambda: context_of("lost").record.master_incarnation == 2, "another Master has the job", 60)
-    enough.touch()
-    assert handle.wait(timeout=60).value == before
-    assert context_of("lost").record.incidents == ()
+def test_a_master_that_lost_the_record_while_its_writes_waited_vanishes_and_ends_nobody(waiting):
+    assert waiting.incarnations[0] == 2
+    assert waiting.value == waiting.pids
+    assert waiting.incidents == 0
+
+
+def test_a_master_that_comes_back_without_its_store_waits_for_it_and_ends_nobody(waiting):
+    assert waiting.incarnations[1] == 3
+    assert waiting.value == waiting.pids
+    assert waiting.incidents == 0
 
 
 def test_a_constructor_that_fails_because_another_rank_has_just_died_is_not_the_users_error(tmp_path):

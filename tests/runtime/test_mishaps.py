@@ -20,10 +20,10 @@ HERE = "sample_jobs.mishaps"
 JOBS: dict[str, dict[str, Any]] = {
     "back": {"method": "die_once"},
     "global": {"method": "die_once", "cls": "Counter", "scope": "job", "commits": False},
-    "repeats": {"method": "raise_at_two"},
+    "repeats": {"method": "raise_at_two", "total": 1},
     "transient": {"method": "raise_once"},
-    "loops": {"method": "die_always", "cls": "Counter", "scope": "workload"},
-    "charges": {"method": "charge", "cls": "Counter", "scope": "workload"},
+    "loops": {"method": "die_always", "cls": "Counter", "scope": "workload", "total": 1},
+    "charges": {"method": "charge", "cls": "Counter", "scope": "workload", "total": 1},
 }
 """Those that nobody has to disturb; they run three at a time."""
 
@@ -40,11 +40,18 @@ class Ended:
 
 
 def job(
-    folder: Path, method: str, *, cls: str = "Committed", scope: str = "role", hang_limit: float | None = None, **config
+    folder: Path,
+    method: str,
+    *,
+    cls: str = "Committed",
+    scope: str = "role",
+    total: int = 2,
+    hang_limit: float | None = None,
+    **config,
 ) -> RLJob:
     files = {name: str(folder / name) for name in ("mark", "log", "ledger")}
     builder = RLJobBuilder().device_per_node(2).config({**files, "method": method, **config}).trainer(HERE, "Steps")
-    builder = builder.actor(HERE, cls).total(2).failover(scope).allow_chaos()
+    builder = builder.actor(HERE, cls).total(total).failover(scope).allow_chaos()
     builder = builder.hang_limit(hang_limit) if hang_limit else builder
     return builder.restart_budget(workload=2, role=2, job=2, backoff_s=0.0).build()
 
@@ -105,7 +112,7 @@ def test_an_error_that_does_not_come_again_is_survived(ended):
 
 
 def test_a_crash_loop_ends_with_the_first_cause_when_the_budget_is_spent(ended):
-    assert re.search("workload 'actor-.' died during 'die_always'", str(ended["loops"].error))
+    assert re.search("workload 'actor-0' died during 'die_always'", str(ended["loops"].error))
     assert set(ended["loops"].scopes) == {"workload", "job", "stop"}
     assert ended["loops"].scopes[-1] == "stop"
 

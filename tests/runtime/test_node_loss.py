@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from checks import assert_nothing_left, wait_until
+from checks import connected, disconnect, wait_until
 from soak import exactness
 
 from dlrl_chaos.chaos import Chaos
@@ -22,22 +22,30 @@ QUICK_TO_NOTICE = {
 NODE = ClusterView.described(node_num=1, resources={"CPU": 16, "GPU": 4})
 
 
+@pytest.fixture(scope="module")
+def local() -> Iterator[LocalCluster]:
+    """A cluster on which a node that dies is noticed within seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in QUICK_TO_NOTICE.items():
+            patch.setenv(name, value)
+        cluster = LocalCluster()
+    try:
+        yield cluster
+    finally:
+        disconnect()
+        cluster.stop()
+
+
 @pytest.fixture
-def cluster(monkeypatch) -> Iterator[LocalCluster]:
-    """Three nodes with 4 logical GPUs each, of which one may go; a node that dies is noticed within seconds."""
+def ray_3_nodes_12_gpus(local: LocalCluster) -> Iterator[LocalCluster]:
+    """Three living nodes with 4 logical GPUs each, of which one may go."""
     import ray
 
-    for name, value in QUICK_TO_NOTICE.items():
-        monkeypatch.setenv(name, value)
-    local = LocalCluster()
-    try:
-        address = local.add_nodes(ClusterView.described(node_num=3, resources={"CPU": 16, "GPU": 4}))
-        ray.init(address=address, log_to_driver=False, configure_logging=False)
+    with connected(local.add_nodes(NODE)):
+        missing = 3 - sum(node["Alive"] for node in ray.nodes())
+        if missing > 0:
+            local.add_nodes(ClusterView.described(node_num=missing, resources={"CPU": 16, "GPU": 4}))
         yield local
-        assert_nothing_left()
-    finally:
-        ray.shutdown()
-        local.stop()
 
 
 def context_of(name: str) -> JobContext:
@@ -62,15 +70,14 @@ def applied(value) -> list[list[int]]:
     return [rank["applied"] for role in ("actor", "critic") for rank in value[role]]
 
 
-def test_workloads_of_a_lost_node_move_to_the_spare_and_no_durable_commit_is_lost(cluster):
-    expected = exactness.job(steps=30, pause_s=0).submit("exact").value
+def test_workloads_of_a_lost_node_move_to_the_spare_and_no_durable_commit_is_lost(ray_3_nodes_12_gpus):
     handle = started(spare_nodes=1)
     plan = handle.status().view["plan"]
     victim = victim_of(handle)
     spare = plan["spares"][0]["node_id"]
     Chaos("exact").inject(victim["name"], "node")
     result = handle.wait(timeout=150)
-    assert result.value == expected
+    assert result.value == exactness.expected(30)
     assert applied(result.value) == [list(range(30))] * 3
     moved = [event.message for event in context_of("exact").journal() if event.kind == "moved"]
     assert len(moved) == 1
@@ -84,21 +91,21 @@ def died_in(job: str) -> set[str]:
     return {one.subject for one in context_of(job).record.incidents} - {"trainer"}
 
 
-def test_without_a_spare_the_job_waits_in_sight_until_a_node_comes(cluster):
+def test_without_a_spare_the_job_waits_in_sight_until_a_node_comes(ray_3_nodes_12_gpus):
     """Both other nodes are full of another job; then a new node joins."""
     import ray
     from ray.util import placement_group, remove_placement_group
 
     handle = started()
     used = {one["node_id"] for one in handle.status().workloads}
-    third = next(node["NodeID"] for node in ray.nodes() if node["NodeID"] not in used)
+    third = next(node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] not in used)
     other = placement_group([{"GPU": 4}], bundle_label_selector=[{"ray.io/node-id": third}])
     ray.get(other.ready())
     victim = victim_of(handle)
     Chaos("exact").inject(victim["name"], "node")
     status = wait_until(lambda: (now := handle.status()).waiting_for and now, "the job says that it waits", 90)
     assert "is lost, and no other node has" in status.waiting_for
-    cluster.add_nodes(NODE)
+    ray_3_nodes_12_gpus.add_nodes(NODE)
     value = handle.wait(timeout=150).value
     remove_placement_group(other)
     assert applied(value) == [list(range(30))] * 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from checks import connected
@@ -16,12 +17,13 @@ HERE = "sample_jobs.places"
 
 @pytest.fixture(scope="module")
 def cluster_5_nodes_14_gpus() -> Iterator[str]:
-    """Three nodes of 4 and two of 1 logical GPU, in two racks."""
+    """Three nodes of 4 and two of 1 logical GPU, in two racks; the last one has two logical NPUs too."""
     kinds = [(4, "r1", "H100"), (1, "r1", "L4"), (4, "r2", "H100"), (1, "r2", "L4"), (4, "r2", "H100")]
     nodes = tuple(
         NodeView(node_id=str(index), free={"CPU": 8, "GPU": gpus}, labels={"rack": rack, "kind": kind})
         for index, (gpus, rack, kind) in enumerate(kinds)
     )
+    nodes = (*nodes[:-1], replace(nodes[-1], free={**nodes[-1].free, "NPU": 2}))
     cluster = LocalCluster()
     try:
         yield cluster.add_nodes(ClusterView(nodes=nodes))
@@ -54,15 +56,16 @@ def device(guest: dict) -> tuple[str, tuple[str, ...]]:
 
 
 def thirds() -> RLJobBuilder:
-    """Three roles of 3 nodes x 2 ranks on the same devices."""
-    job = builder(3, 2)
+    """Three roles of 3 nodes x 1 rank on the same devices."""
+    job = builder(3, 1)
     for role in ("actor", "critic", "reference"):
-        job = getattr(job, role)(HERE, "Guest").total(6).per_node(2).resource({"GPU": "1/3", "CPU": 0.5})
+        job = getattr(job, role)(HERE, "Guest").total(3).per_node(1).resource({"GPU": "1/3", "CPU": 0.5})
     return job.with_collocation_all()
 
 
 def on_one_host() -> RLJobBuilder:
-    job = builder(3, 2).actor(HERE, "Guest").total(3).per_node(1).critic(HERE, "Guest").total(3)
+    """Actors of 3 nodes x 2 ranks, each node with a critic."""
+    job = builder(3, 3).actor(HERE, "Guest").total(6).per_node(2).critic(HERE, "Guest").total(3).per_node(1)
     return job.with_host_collocation("actor", "critic")
 
 
@@ -100,31 +103,8 @@ def values(cluster_5_nodes_14_gpus: str, tmp_path_factory: pytest.TempPathFactor
     return found
 
 
-@pytest.mark.usefixtures("ray_2_nodes_8_gpus")
-def test_device_collocation_puts_rank_i_of_each_role_on_one_device_on_2_nodes():
-    job = builder(2, 2).actor(HERE, "Guest").total(4).per_node(2).rollout(HERE, "Guest").total(4).per_node(2)
-    seen = guests(job.with_collocation("actor", "rollout"))
-    for rank in range(4):
-        assert device(seen[f"actor-{rank}"]) == device(seen[f"rollout-{rank}"])
-        assert seen[f"actor-{rank}"]["collocation"] == "ACTOR,ROLLOUT"
-    assert len({device(guest) for guest in seen.values()}) == 4
-    assert len({guest["node"] for guest in seen.values()}) == 2
-
-
-@pytest.mark.usefixtures("ray_2_nodes_8_gpus")
-def test_a_workload_can_hold_several_whole_devices_on_2_nodes():
-    job = builder(2, 4).actor(HERE, "Guest").total(2).per_node(1).resource({"GPU": 3})
-    seen = guests(job.rollout(HERE, "Guest").total(2).per_node(1))
-    for rank in range(2):
-        actor, rollout = device(seen[f"actor-{rank}"])[1], device(seen[f"rollout-{rank}"])[1]
-        assert (len(actor), len(rollout)) == (3, 1)
-    for node in {guest["node"] for guest in seen.values()}:
-        ids = [one for guest in seen.values() if guest["node"] == node for one in guest["device_ids"]]
-        assert sorted(ids) == ["0", "1", "2", "3"]
-
-
 def test_a_role_of_3_nodes_x_2_ranks_fills_each_node_in_rank_order(values):
-    seen = by_name(values["thirds"])
+    seen = by_name(values["on_one_host"])
     nodes = [seen[f"actor-{rank}"]["node"] for rank in range(6)]
     assert nodes[0::2] == nodes[1::2]
     assert len(set(nodes)) == 3
@@ -134,18 +114,18 @@ def test_a_role_of_3_nodes_x_2_ranks_fills_each_node_in_rank_order(values):
 
 def test_three_roles_share_one_device_by_thirds_on_3_nodes(values):
     seen = by_name(values["thirds"])
-    for rank in range(6):
+    for rank in range(3):
         assert len({device(seen[f"{role}-{rank}"]) for role in ("actor", "critic", "reference")}) == 1
-    assert len({device(guest) for guest in seen.values()}) == 6
+    assert {guest["collocation"] for guest in seen.values()} == {"ACTOR,REFERENCE,CRITIC"}
+    assert len({device(guest) for guest in seen.values()}) == 3
+    assert len({guest["node"] for guest in seen.values()}) == 3
 
 
 def test_host_collocation_shares_nodes_but_not_devices_on_3_nodes(values):
     seen = by_name(values["on_one_host"])
-    for rank in range(3):
-        actor, critic = seen[f"actor-{rank}"], seen[f"critic-{rank}"]
-        assert actor["node"] == critic["node"]
-        assert device(actor) != device(critic)
     assert len({guest["node"] for guest in seen.values()}) == 3
+    assert {seen[f"critic-{rank}"]["node"] for rank in range(3)} == {seen[f"actor-{rank}"]["node"] for rank in range(6)}
+    assert len({device(guest) for guest in seen.values()}) == 9
 
 
 def test_no_collocation_keeps_roles_on_different_nodes_on_3_nodes(values):
@@ -161,6 +141,7 @@ def test_all_three_strategies_with_parts_and_labels_in_one_job_on_5_nodes(values
     seen = by_name(values["strategies"])
     for rank in range(2):
         assert device(seen[f"actor-{rank}"]) == device(seen[f"reference-{rank}"])
+        assert seen[f"actor-{rank}"]["collocation"] == "ACTOR,REFERENCE"
         assert seen[f"critic-{rank}"]["node"] == seen[f"actor-{rank}"]["node"]
         assert device(seen[f"critic-{rank}"]) != device(seen[f"actor-{rank}"])
         assert seen[f"reward-{rank}"]["device_ids"] == ()
@@ -205,11 +186,33 @@ def test_a_packed_role_stays_in_one_rack_and_a_spare_node_is_held_back(tmp_path)
 
 
 @pytest.mark.usefixtures("ray_2_nodes_8_gpus")
-def test_an_elastic_role_takes_what_the_cluster_has():
-    job = builder(2, 4).actor(HERE, "Guest").total(1).rollout(HERE, "Guest").total(20).min_total(2)
-    seen = guests(job)
-    assert len(seen) == 8
-    assert {seen[f"rollout-{rank}"]["local"][1] for rank in range(7)} == {3, 4}
+def test_a_workload_can_hold_several_whole_devices_and_an_elastic_role_takes_what_is_left():
+    job = builder(2, 4).actor(HERE, "Guest").total(2).per_node(1).resource({"GPU": 3})
+    seen = guests(job.rollout(HERE, "Guest").total(20).min_total(1))
+    assert sorted(seen) == ["actor-0", "actor-1", "rollout-0", "rollout-1"]
+    for rank in range(2):
+        actor, rollout = device(seen[f"actor-{rank}"])[1], device(seen[f"rollout-{rank}"])[1]
+        assert (len(actor), len(rollout)) == (3, 1)
+        assert seen[f"rollout-{rank}"]["local"] == (0, 1)
+    nodes = {guest["node"] for guest in seen.values()}
+    assert len(nodes) == 2
+    for node in nodes:
+        ids = [one for guest in seen.values() if guest["node"] == node for one in guest["device_ids"]]
+        assert sorted(ids) == ["0", "1", "2", "3"]
+
+
+@pytest.mark.usefixtures("ray_5_nodes_14_gpus")
+def test_npus_are_devices_too():
+    """Ray numbers them, and the variable is theirs."""
+    config = {"device_type": "NPU", "variable": "ASCEND_RT_VISIBLE_DEVICES"}
+    job = RLJobBuilder().device_type("NPU").device_per_node(2).config(config).trainer(HERE, "Host")
+    seen = guests(
+        job.actor(HERE, "Guest").total(2).rollout(HERE, "Guest").total(2).with_collocation("actor", "rollout")
+    )
+    for rank in range(2):
+        assert seen[f"actor-{rank}"]["ray_devices"] == seen[f"rollout-{rank}"]["ray_devices"]
+        assert seen[f"actor-{rank}"]["visible"] == seen[f"actor-{rank}"]["ray_devices"][0]
+    assert {seen[f"actor-{rank}"]["visible"] for rank in range(2)} == {"0", "1"}
 
 
 def labels_of_nodes() -> dict[str, dict[str, str]]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from checks import children_of_this_process, wait_until
-
-
-@pytest.fixture(scope="module")
-def children_before():
-    """Other tests of this run may hold a cluster of their own."""
-    return children_of_this_process()
 
 
 def example():
@@ -53,65 +50,80 @@ def example():
         )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def result(children_before, tmp_path_factory):
-    """Run as it stands on a laptop: three nodes of two logical devices on an embedded local Ray."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DLRL_HOME", str(tmp_path_factory.mktemp("home")))
-        patch.delenv("RAY_ADDRESS", raising=False)
-        # submit the job for running
-        return example().submit("test")
-
-
-def test_calls_of_all_roles_return_in_rank_order(result):
-    assert result.value["samples"] == ["a!", "bb!", "ccc!"]
-    assert result.value["updated"] == [[0, [2, 3]], [1, [4]]]
-
-
-def test_config_reaches_every_workload(result):
-    assert [fact["config"] for fact in result.value["facts"]] == [{"c1": "v1"}] * 6
-
-
-def test_global_env_reaches_all_and_env_only_its_role(result):
-    assert [fact["e0"] for fact in result.value["facts"]] == ["v0"] * 6
-    assert [fact["e1"] for fact in result.value["facts"]] == ["v1", "v1", None, None, None, None]
-
-
-def test_per_node_1_puts_the_ranks_of_a_role_on_different_nodes(result):
-    for role in ("actor", "rollout", "reference"):
-        nodes = [fact["node"] for fact in result.value["facts"] if fact["name"].startswith(role)]
-        assert len(set(nodes)) == 2
-
-
-def test_each_workload_has_a_device_of_its_own(result):
-    places = [(fact["node"], fact["devices"]) for fact in result.value["facts"]]
-    assert len(set(places)) == 6
-    assert {devices for _, devices in places} == {"0", "1"}
-
-
-def test_the_embedded_ray_is_gone_with_the_job(children_before, result):
+def drive(file: str) -> None:
+    """In a driver of its own: run the example as it stands on a laptop, and write down what came of it."""
     import ray
 
-    assert not ray.is_initialized()
     from dlrl_local_ray.local_cluster import the_shared_cluster
 
-    assert not the_shared_cluster().is_up
-    wait_until(lambda: children_of_this_process() <= children_before, "all processes of the embedded Ray are gone")
+    # submit the job for running
+    result = example().submit("test")
+    wait_until(lambda: not children_of_this_process(), "all processes of the embedded Ray are gone")
+    left = {"connection": ray.is_initialized(), "cluster": the_shared_cluster().is_up}
+    Path(file).write_bytes(pickle.dumps((result.value, left)))
 
 
-def test_its_driver_prints_no_warning_no_colour_and_nothing_of_a_raylet(result, dlrl_home):
-    here = Path(__file__).parent
+@dataclass(frozen=True, kw_only=True)
+class Driven:
+    """What the driver got, had left when the job was over, and printed."""
+
+    value: Any
+    left: dict[str, bool]
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="module")
+def driven(tmp_path_factory):
+    """Three nodes of two logical devices on an embedded local Ray."""
+    here, folder = Path(__file__).parent, tmp_path_factory.mktemp("seed")
     paths = os.pathsep.join([str(here), str(here.parent), os.environ.get("PYTHONPATH", "")])
+    others = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     done = subprocess.run(
-        [sys.executable, "-c", "import test_seed_example; test_seed_example.example().submit('quiet')"],
-        env={**os.environ, "PYTHONPATH": paths, "DLRL_HOME": str(dlrl_home)},
+        [sys.executable, "-c", f"import test_seed_example; test_seed_example.drive('{folder}/result')"],
+        env={**others, "PYTHONPATH": paths, "DLRL_HOME": str(folder)},
         capture_output=True,
         text=True,
         timeout=150,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert "a local Ray is started for this job" in done.stderr
-    assert not any(noise in done.stderr for noise in ("Warning", "\x1b[", "(raylet)"))
+    value, left = pickle.loads((folder / "result").read_bytes())
+    return Driven(value=value, left=left, out=done.stdout, err=done.stderr)
+
+
+def test_calls_of_all_roles_return_in_rank_order(driven):
+    assert driven.value["samples"] == ["a!", "bb!", "ccc!"]
+    assert driven.value["updated"] == [[0, [2, 3]], [1, [4]]]
+
+
+def test_config_reaches_every_workload(driven):
+    assert [fact["config"] for fact in driven.value["facts"]] == [{"c1": "v1"}] * 6
+
+
+def test_global_env_reaches_all_and_env_only_its_role(driven):
+    assert [fact["e0"] for fact in driven.value["facts"]] == ["v0"] * 6
+    assert [fact["e1"] for fact in driven.value["facts"]] == ["v1", "v1", None, None, None, None]
+
+
+def test_per_node_1_puts_the_ranks_of_a_role_on_different_nodes(driven):
+    for role in ("actor", "rollout", "reference"):
+        nodes = [fact["node"] for fact in driven.value["facts"] if fact["name"].startswith(role)]
+        assert len(set(nodes)) == 2
+
+
+def test_each_workload_has_a_device_of_its_own(driven):
+    places = [(fact["node"], fact["devices"]) for fact in driven.value["facts"]]
+    assert len(set(places)) == 6
+    assert {devices for _, devices in places} == {"0", "1"}
+
+
+def test_the_embedded_ray_is_gone_with_the_job(driven):
+    assert driven.left == {"connection": False, "cluster": False}
+
+
+def test_its_driver_prints_no_warning_no_colour_and_nothing_of_a_raylet(driven):
+    assert driven.out == ""
+    assert len(driven.err.splitlines()) == 1, driven.err
+    assert "a local Ray is started for this job" in driven.err
+    assert not any(noise in driven.err for noise in ("Warning", "\x1b[", "(raylet)"))

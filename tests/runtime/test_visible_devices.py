@@ -10,10 +10,6 @@ from dlrl_core.scheduler.cluster_probe import view_cluster
 HERE = "sample_jobs.places"
 
 
-def guests(builder: RLJobBuilder, address: str | None = None) -> dict[str, dict]:
-    return {one["name"]: one for one in builder.build().submit("sees", address=address).value["last"]}
-
-
 @pytest.fixture(scope="module")
 def seen(cluster_2_nodes_8_gpus, tmp_path_factory) -> dict[str, dict]:
     """What one job saw: the critic takes the first devices, and each role another way."""
@@ -28,7 +24,8 @@ def seen(cluster_2_nodes_8_gpus, tmp_path_factory) -> dict[str, dict]:
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DLRL_HOME", str(tmp_path_factory.mktemp("home")))
-        return guests(builder, cluster_2_nodes_8_gpus)
+        value = builder.build().submit("sees", address=cluster_2_nodes_8_gpus).value
+    return {one["name"]: one for one in value["last"]}
 
 
 def test_by_default_a_process_sees_its_own_devices_alone(seen):
@@ -58,18 +55,6 @@ def test_a_process_can_be_left_alone_with_all_devices_of_its_node(seen):
 
 def test_what_the_user_says_himself_is_not_touched(seen):
     assert seen["reference-0"]["visible"] == "7"
-
-
-def test_npus_are_devices_too():
-    """On an embedded Ray with logical NPUs: Ray numbers them, and the variable is theirs."""
-    config = {"device_type": "NPU", "variable": "ASCEND_RT_VISIBLE_DEVICES"}
-    builder = RLJobBuilder().device_type("NPU").device_per_node(2).config(config).trainer(HERE, "Host")
-    builder = builder.actor(HERE, "Guest").total(2).rollout(HERE, "Guest").total(2)
-    seen = guests(builder.with_collocation("actor", "rollout"))
-    for rank in range(2):
-        assert seen[f"actor-{rank}"]["ray_devices"] == seen[f"rollout-{rank}"]["ray_devices"]
-        assert seen[f"actor-{rank}"]["visible"] == seen[f"actor-{rank}"]["ray_devices"][0]
-    assert {seen[f"actor-{rank}"]["visible"] for rank in range(2)} == {"0", "1"}
 
 
 @pytest.mark.usefixtures("ray_2_nodes_8_gpus")

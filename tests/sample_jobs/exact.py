@@ -21,38 +21,76 @@ def mixed(*values) -> int:
     return int.from_bytes(hashlib.blake2b(repr(values).encode(), digest_size=7).digest(), "big")
 
 
+class Numbers:
+    """What a rank of a stateful role holds."""
+
+    def __init__(self, role: str, rank: int, seed: int) -> None:
+        self.values = [mixed(role, rank, seed, i) for i in range(64)]
+        self.applied: list[int] = []
+
+    def digest(self) -> int:
+        return mixed(self.values, self.applied)
+
+    def update(self, step: int, batch: int) -> int:
+        self.applied.append(step)
+        self.values = [(value * 31 + mixed(value, step, batch)) % MODULUS for value in self.values]
+        return self.digest()
+
+    def end_state(self) -> dict:
+        return {"digest": self.digest(), "applied": self.applied}
+
+
+def answers(role: str, seed: int, step: int, questions: list[int], context: int) -> list[int]:
+    return [mixed(role, seed, step, question, context) for question in questions]
+
+
+def prompts_of(chain: int, step: int) -> list[int]:
+    return [mixed(chain, step, i) for i in range(6)]
+
+
+def end_without_faults(*, steps: int, seed: int, actors: int, critics: int) -> dict:
+    """What the trainer returns, computed in one process without Ray."""
+    actor = [Numbers("actor", rank, seed) for rank in range(actors)]
+    critic = [Numbers("critic", rank, seed) for rank in range(critics)]
+    chain = 0
+    for step in range(steps):
+        weights = mixed([one.digest() for one in actor])
+        samples = answers("rollout", seed, step, prompts_of(chain, step), weights)
+        reference = answers("reference", seed, step, samples, 0)
+        rewards = answers("reward", seed, step, samples, mixed(reference))
+        values = [one.update(step, mixed(rewards)) for one in critic]
+        for one in actor:
+            one.update(step, mixed(samples, rewards, values))
+        chain = mixed(chain, samples, rewards, values)
+    return {"chain": chain, "actor": [one.end_state() for one in actor], "critic": [one.end_state() for one in critic]}
+
+
 class Stateful(BaseWorkload):
     """Numbers that each update changes, and the steps that were applied."""
 
-    def __init__(self, master_handle, config):
-        super().__init__(master_handle, config)
-        self.numbers: list[int] = []
-        self.applied: list[int] = []
+    numbers: Numbers
 
     def init_model(self, seed):
-        self.numbers = [mixed(self.role.value, self.rank, seed, i) for i in range(64)]
-        self.applied = []
-        return len(self.numbers)
+        self.numbers = Numbers(self.role.value, self.rank, seed)
 
     def digest(self):
-        return mixed(self.numbers, self.applied)
+        return self.numbers.digest()
 
     def update(self, step, batch):
         time.sleep(self.config.get("pause_s", 0))
-        self.applied.append(step)
-        self.numbers = [(number * 31 + mixed(number, step, batch)) % MODULUS for number in self.numbers]
-        return self.digest()
+        return self.numbers.update(step, batch)
 
     def save_state(self, path):
-        text = json.dumps({"numbers": self.numbers, "applied": self.applied})
+        text = json.dumps({"values": self.numbers.values, "applied": self.numbers.applied})
         (Path(path) / "state.json").write_text(text)
 
     def load_state(self, path):
         state = json.loads((Path(path) / "state.json").read_text())
-        self.numbers, self.applied = state["numbers"], state["applied"]
+        self.numbers = Numbers(self.role.value, self.rank, 0)
+        self.numbers.values, self.numbers.applied = state["values"], state["applied"]
 
     def end_state(self):
-        return {"digest": self.digest(), "applied": self.applied}
+        return self.numbers.end_state()
 
     def pid(self):
         return os.getpid()
@@ -66,7 +104,7 @@ class Pure(BaseWorkload):
 
     def answer(self, step, questions, context):
         time.sleep(self.config.get("pause_s", 0))
-        return [mixed(self.role.value, self.seed, step, question, context) for question in questions]
+        return answers(self.role.value, self.seed, step, questions, context)
 
     def pid(self):
         return os.getpid()
@@ -84,8 +122,7 @@ class ExactTrainer(BaseTrainer):
         chain = self.progress.get("chain", 0)
         for step in self.steps(self.config.steps):
             weights = mixed(self.RG_ACTOR.digest())
-            prompts = [mixed(chain, step, i) for i in range(6)]
-            samples = self.joined(self.RG_ROLLOUT.answer(step, prompts, weights))
+            samples = self.joined(self.RG_ROLLOUT.answer(step, prompts_of(chain, step), weights))
             reference = self.joined(self.RG_REFERENCE.answer(step, samples, 0))
             rewards = self.joined(self.RG_REWARD.answer(step, samples, mixed(reference)))
             values = self.RG_CRITIC.update(step, mixed(rewards))

@@ -93,7 +93,7 @@ class ProbeWorkload(BaseWorkload):
     @trainer_invocation(is_async=True, timeout=1)
     def slow_on_rank_1(self):
         if self.rank == 1:
-            time.sleep(8)
+            time.sleep(3)
         return self.rank
 
     @trainer_invocation(target="RANK0")

@@ -1,4 +1,4 @@
-"""The exactness runs: one job without faults, then the same job under seeded random faults.
+"""The exactness runs: one job, without faults or under seeded random faults.
 
 Every run must end in the same state to the last bit, with every step applied once, and nothing left on the cluster.
 Three seeds run with the tests; `make soak` runs as many as it is told to (tests/soak/run.py).
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from checks import assert_nothing_left, wait_until
+from sample_jobs.exact import end_without_faults
 
 from dlrl_chaos.chaos import Chaos, Injected
 from dlrl_core import RLJob, RLJobBuilder
@@ -22,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 HERE = "sample_jobs.exact"
 STEPS = 8
 LIMIT_S = 120.0
+SEED, ACTORS = 7, 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +46,9 @@ def job(*, spare_nodes: int = 0, **config: Any) -> RLJob:
         .node_num(2)
         .device_per_node(4)
         .spare_nodes(spare_nodes)
-        .config({"seed": 7, "steps": STEPS, "pause_s": 0.03, **config})
+        .config({"seed": SEED, "steps": STEPS, "pause_s": 0.03, **config})
         .trainer(HERE, "ExactTrainer")
-        .actor(HERE, "Stateful").total(2).failover("role")
+        .actor(HERE, "Stateful").total(ACTORS).failover("role")
         .critic(HERE, "Stateful").failover("role")
         .rollout(HERE, "Pure").total(2).failover("workload")
         .reference(HERE, "Pure").failover("workload")
@@ -55,6 +57,11 @@ def job(*, spare_nodes: int = 0, **config: Any) -> RLJob:
         .allow_chaos()
         .build()
     )  # fmt: skip
+
+
+def expected(steps: int = STEPS) -> Any:
+    """What the job comes to when nothing happens, computed without Ray."""
+    return end_without_faults(steps=steps, seed=SEED, actors=ACTORS, critics=1)
 
 
 def run_without_faults() -> Any:

@@ -11,7 +11,7 @@ STEPS = 12
 
 def conformance(name: str, **attributes) -> AdapterConformance:
     """The tests of a framework with acme's config."""
-    config = {"steps": STEPS, "pull_s": 0.2, "roles": {"actor": 1, "rollout": 2}}
+    config = {"steps": STEPS, "pull_s": 0.2, "roles": {"actor": 1, "rollout": 1}}
     attributes = {"framework": name, "steps": STEPS, "config": config, "gone_s": 2.0, **attributes}
     return type(f"Test{name.title()}", (AdapterConformance,), attributes)()
 

@@ -19,7 +19,7 @@ BESIDE_METRICS = {"step", "seconds", "ended_at"}
 @pytest.mark.usefixtures("assets", "ray_4_gpus")
 class TestVerl(AdapterConformance):
     framework = "verl"
-    steps = 12
+    steps = 24  # short ones: some go by while a process is watched
     needs_framework_to_plan = True  # overrides are composed with verl's own configs
     start_s, recover_s, end_s = 400.0, 300.0, 400.0
 
@@ -34,7 +34,7 @@ class TestVerl(AdapterConformance):
     @property
     def config(self) -> list[str]:
         return overrides(
-            MEGATRON, self._assets, self._out, trainer__total_training_steps=self.steps, trainer__total_epochs=2
+            MEGATRON, self._assets, self._out, trainer__total_training_steps=self.steps, trainer__total_epochs=3
         )
 
     def builder(self, config: Any) -> RLJobBuilder:

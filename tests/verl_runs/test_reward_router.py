@@ -35,7 +35,7 @@ def server(name: str, *, answers: threading.Event | None = None) -> Iterator[str
         def log_message(self, *_: object) -> None: ...
 
     listening = ThreadingHTTPServer((HOST, 0), Handler)
-    threading.Thread(target=listening.serve_forever, daemon=True).start()
+    threading.Thread(target=listening.serve_forever, args=(0.05,), daemon=True).start()
     try:
         yield f"http://{HOST}:{listening.server_port}"
     finally:

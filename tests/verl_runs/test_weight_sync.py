@@ -15,8 +15,12 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.shared_cluster  # beside a job, what that one sends would be seen here
+
 SOON_S = 10.0
-KILLED_S = 3.0
+KILLED_S = 1.2
+"""More than twice as long as an engine waits before it looks for its sender."""
+SLOW_S = 0.7
 TENSOR_BYTES = 1 << 19  # of a bucket of 1 MB
 
 
@@ -71,9 +75,15 @@ def test_a_policy_can_send_again_where_one_was_killed(imported_process, handle):
     assert len(told["names"]) == 4
 
 
+@pytest.fixture(scope="module")
+def refused(new_process, cluster_4_gpus, tmp_path_factory):
+    """What a policy meets whose engine takes no weights, by whether the engine ends."""
+    return new_process(sent_to_engines_that_fail, cluster_4_gpus, f"ipc://{tmp_path_factory.mktemp('refused')}")
+
+
 @pytest.mark.parametrize("ends", [False, True])
-def test_a_policy_does_not_wait_for_an_engine_that_takes_no_weights(new_process, cluster_4_gpus, handle, ends):
-    told = new_process(sent_to_an_engine_that_fails, cluster_4_gpus, handle, ends)
+def test_a_policy_does_not_wait_for_an_engine_that_takes_no_weights(refused, ends):
+    told = refused[ends]
 
     assert told["gathered"] == 9, "with the other ranks, to the last weight"
     assert ("the shapes differ" in told["error"]) != ends, "a server that ends with its engine is no error"
@@ -133,7 +143,7 @@ def received_from_nobody(handle: str) -> dict[str, Any]:
 
 
 def received_from_a_slow_one(handle: str) -> dict[str, Any]:
-    sender = _started(_send, handle, 4, 1.2)
+    sender = _started(_send, handle, 4, SLOW_S)
     told = _receive(handle)
     sender.join()
     return told
@@ -218,11 +228,22 @@ def _show_sign_only(handle: str) -> None:
         time.sleep(600)
 
 
-def sent_to_an_engine_that_fails(address: str, handle: str, ends: bool) -> dict[str, Any]:
-    """What the policy does with all its weights, though the engine takes none; `ends`: the server dies of it, later."""
+def sent_to_engines_that_fail(address: str, folder: str) -> dict[bool, dict[str, Any]]:
+    """Both in one process: to import verl takes long."""
     from dlrl_verl import cpu
 
     cpu.prepare()
+    import ray
+
+    ray.init(address=address, log_to_driver=False, configure_logging=False)
+    try:
+        return {ends: sent_to_an_engine_that_fails(f"{folder}/{ends}.sock", ends) for ends in (False, True)}
+    finally:
+        ray.shutdown()
+
+
+def sent_to_an_engine_that_fails(handle: str, ends: bool) -> dict[str, Any]:
+    """What the policy does with all its weights, though the engine takes none; `ends`: the server dies of it, later."""
     import ray
     import torch
 
@@ -253,10 +274,6 @@ def sent_to_an_engine_that_fails(address: str, handle: str, ends: bool) -> dict[
         except ValueError as error:
             return str(error)
 
-    ray.init(address=address, log_to_driver=False, configure_logging=False)
-    try:
-        server = ServerHandle(ray.remote(num_cpus=0)(Server).remote())
-        error = asyncio.run(send(server))
-    finally:
-        ray.shutdown()
+    server = ServerHandle(ray.remote(num_cpus=0)(Server).remote())
+    error = asyncio.run(send(server))
     return {"gathered": len(gathered), "error": error, "is_gone": server.is_gone, "left": memory() - before}

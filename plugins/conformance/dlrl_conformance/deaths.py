@@ -135,11 +135,14 @@ def take_deaths(
 
 
 def _take(job: WatchedJob, death: Death, trail: ProcessTrail, recover_s: float) -> DeathReport:
-    before = job.until(lambda look: look.is_whole, f"{death} could be killed", recover_s)
-    trail.note(before.processes)
+    trail.note(job.until(lambda look: look.is_whole, f"{death} could be killed", recover_s).processes)
+    before = job.look()  # to note all processes takes a while
     began = time.monotonic()
     _kill(job, death)
-    after = job.until(lambda look: _is_over(look, before, death), f"it recovered from the death of {death}", recover_s)
+    recovery = f"it recovered from the death of {death}"
+    whole = job.until(lambda look: _is_replaced(look, before, death), recovery, recover_s)
+    # Not just one after `before`: the step in which it was killed may have been committed just then.
+    after = job.until(lambda look: _goes_on(look, whole), recovery, recover_s)
     expected = expected_restarts(death, before.processes)
     restarted = restarts_between(before.processes, after.processes)
     return DeathReport(
@@ -153,9 +156,12 @@ def _take(job: WatchedJob, death: Death, trail: ProcessTrail, recover_s: float) 
     )
 
 
-def _is_over(look: Look, before: Look, death: Death) -> bool:
-    is_replaced = look.processes[death.victim] != before.processes[death.victim]
-    return is_replaced and look.is_whole and look.committed > before.committed
+def _is_replaced(look: Look, before: Look, death: Death) -> bool:
+    return look.is_whole and look.processes[death.victim] != before.processes[death.victim]
+
+
+def _goes_on(look: Look, whole: Look) -> bool:
+    return look.is_whole and (look.is_final or look.committed > whole.committed)
 
 
 def _kill(job: WatchedJob, death: Death) -> None:
