@@ -22,6 +22,7 @@
     ├── ChaosNotAllowedError      a fault for a job that was not built with `.allow_chaos()`
     ├── CallTimeoutError          some ranks did not answer in time; `.missing`, `.results`
     ├── TrainerError              the trainer's class could not be imported, constructed or run
+    ├── CommitLostError           there was a commit, and none is left that all ranks hold
     └── ContextError              the persisted record
         ├── SchemaError               written by a newer dlrl, or not readable as a record
         └── StoreError                the store refused
@@ -266,6 +267,10 @@ class TrainerError(DlrlError, _CarriesCause):
         self.cause = cause
         self.summary = message
         super().__init__(f"{message}\n\nremote traceback of the trainer:\n{cause.traceback}" if cause else message)
+
+
+class CommitLostError(DlrlError):
+    """There was a commit, and none is left that all ranks hold. Training does not begin again by itself."""
 
 
 class ContextError(DlrlError):

@@ -68,7 +68,8 @@ class RLJobBuilder:
         return self._say("restart_budget", limits)
 
     def commits(self, **wishes: Any) -> Self:
-        """How commits are kept: durable_every so many, in state_folder."""
+        """How often steps are committed: every so many, or within a budget, at_least_s apart; and how they are kept:
+        durable_every so many, in state_folder."""
         return self._say("commits", wishes)
 
     def allow_chaos(self, is_allowed: bool = True) -> Self:

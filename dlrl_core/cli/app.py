@@ -54,6 +54,13 @@ DevicePerNode = Annotated[
 Address = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="The Ray cluster to use; else RAY_ADDRESS counts.")
 ]
+CommitWishes = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="How often to commit and where to: every=5, budget=0.05, durable_every=20. Repeatable.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON object to stdout.")]
 
 
@@ -81,6 +88,7 @@ def run(
     node_num: NodeNum = None,
     device_per_node: DevicePerNode = None,
     overrides: Override = None,
+    commits: CommitWishes = None,
     wait: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for resources that other jobs hold.")
     ] = 60.0,
@@ -102,7 +110,7 @@ def run(
     with errors_shown(as_json):
         from dlrl_core.cli.run_job import run_job, submit_job
 
-        given = _given(words, framework, overrides, node_num, device_per_node)
+        given = _given(words, framework, overrides, node_num, device_per_node, commits)
         if detach:
             submit_job(given, name=name, address=address, wait_s=wait, as_json=as_json)
         else:
@@ -129,6 +137,7 @@ def plan(
     node_num: NodeNum = None,
     device_per_node: DevicePerNode = None,
     overrides: Override = None,
+    commits: CommitWishes = None,
     as_json: AsJson = False,
 ) -> None:
     """Show where each workload would run, and what a death would restart.
@@ -146,7 +155,7 @@ def plan(
     with errors_shown(as_json):
         from dlrl_core.cli.plan_job import ClusterChoice, PictureFiles, plan_job
 
-        given = _given(words, framework, overrides, node_num, device_per_node)
+        given = _given(words, framework, overrides, node_num, device_per_node, commits)
         choice = ClusterChoice(address=address, file=cluster, nodes=nodes, devices=devices, cpus=cpus)
         plan_job(given, choice, PictureFiles(svg=svg, html=html), as_json=as_json)
 
@@ -237,6 +246,7 @@ def _given(
     overrides: list[str] | None,
     node_num: int | None,
     device_per_node: int | None,
+    commits: list[str] | None,
 ) -> JobInput:
     from dlrl_core.cli.job_input import JobInput
 
@@ -246,4 +256,5 @@ def _given(
         overrides=overrides or [],
         node_num=node_num,
         device_per_node=device_per_node,
+        commits=commits or [],
     )

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dlrl_core.errors import SpecError
 
@@ -26,6 +26,8 @@ class JobInput:
     overrides: Sequence[str]
     node_num: int | None = None
     device_per_node: int | None = None
+    commits: Sequence[str] = ()
+    """Such as 'every=5': fields of the job's `commits`."""
 
     def build(self, *, import_classes: bool) -> RLJob:
         """The checked job; user modules are looked for beside the job file, then in the current folder."""
@@ -37,6 +39,8 @@ class JobInput:
             builder.node_num(self.node_num)
         if self.device_per_node is not None:
             builder.device_per_node(self.device_per_node)
+        if self.commits:
+            builder.commits(**_wishes(self.commits))
         return builder.build(import_classes=import_classes)
 
     def default_name(self) -> str:
@@ -62,6 +66,17 @@ class JobInput:
         raise SpecError(
             [f"say one job file (JOB.yaml), or --framework NAME followed by -- and the framework's own words; {given}"]
         )
+
+
+def _wishes(words: Sequence[str]) -> dict[str, Any]:
+    """The fields and values of 'every=5,budget=0.05', read as YAML reads them."""
+    import yaml
+
+    pairs = [pair.partition("=") for word in words for pair in word.split(",")]
+    wrong = [f"--commits '{name}' is no NAME=VALUE, such as every=5" for name, mark, _ in pairs if not mark]
+    if wrong:
+        raise SpecError(wrong)
+    return {name.strip(): yaml.safe_load(value) for name, _, value in pairs}
 
 
 def _look_in(folder: Path) -> None:

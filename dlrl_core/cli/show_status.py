@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dlrl_core.cli import wording
@@ -129,9 +129,27 @@ def _facts(status: JobStatus) -> Table:
     table.add_row("trainer", Text(f"{trainer['state']}, in {status.phase or 'nothing yet'}, pid {trainer['pid']}"))
     if status.metrics:
         table.add_row("metrics", Text(", ".join(f"{key} {wording.number(one)}" for key, one in status.metrics.items())))
+    for name, text, style in _commits(view["progress"]):
+        table.add_row(name, Text(text, style=style))
     if phases := wording.slowest(status.phase_seconds, 3):
         table.add_row("slowest", ", ".join(f"{name} {wording.duration(seconds)}" for name, seconds in phases))
     return table
+
+
+def _commits(progress: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Rows about commits: which step is safe, how often, what is on durable storage, and what is wrong."""
+    report = progress["commits"]
+    if report is None:
+        return
+    step, size = progress["committed_step"], report["size"]
+    last = "no step yet" if step is None else f"step {step}"
+    of = f", {size / 1e9:.2f} GB a rank" if size else ""
+    yield "committed", f"{last}{of}; {report['pace']}; a death costs {report['steps_at_risk']} at most", ""
+    if report["durable_step"] is not None:
+        copying = ", another is being copied" if report["is_copying"] else ""
+        yield "durable", f"step {report['durable_step']}, {wording.since(report['durable_at'])} ago{copying}", ""
+    for trouble in filter(None, (report["trouble"], report["durable_trouble"])):
+        yield "trouble", trouble, "yellow"
 
 
 def _workloads(status: JobStatus) -> Table:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from dlrl_core.context.commits_report import CommitsReport
 from dlrl_core.context.job_state import JobState
 from dlrl_core.context.process_report import WorkloadState
 from dlrl_core.context.redaction import RedactedText, redacted_text
@@ -28,7 +29,7 @@ from dlrl_core.roles import RoleType
 from dlrl_core.spec.job_spec import validation_problems
 from dlrl_core.spec.role_values import FailoverScope
 
-SCHEMA = 4
+SCHEMA = 5
 """Number of the record format. Raised with every new field: a Master must not drop what it can't read."""
 _LARGEST_RESULT = 1024 * 1024
 """A larger result is in memory only: it is lost if the Master dies before the driver has it, and the driver says so."""
@@ -60,6 +61,8 @@ class FindingKind(enum.StrEnum):
     USER_ERROR = "user_error"
     CALL_LOST = "call_lost"
     """A call that must not be repeated was interrupted."""
+    COMMIT_LOST = "commit_lost"
+    """There was a commit, and none is left that all ranks hold."""
 
 
 class Reason(enum.StrEnum):
@@ -74,6 +77,8 @@ class Reason(enum.StrEnum):
     ERROR_BEFORE_COMMIT = "error_before_commit"
     SAME_ERROR_AGAIN = "same_error_again"
     BUDGET_SPENT = "budget_spent"
+    COMMIT_LOST = "commit_lost"
+    """There is no state left to go on from."""
 
 
 class Loss(enum.StrEnum):
@@ -177,6 +182,7 @@ class ProgressRecord(PersistedRecord):
     """Where the time of the last step went."""
     commit_json: str | None = None
     """The last commit that the trainer told of."""
+    commits: CommitsReport | None = None
     updated_at: float = Field(default_factory=time.time)
 
 

@@ -23,6 +23,8 @@ class TrainerOutcome:
     """The workload whose method raised; None if the trainer's own code did, or a process died."""
     is_death: bool = False
     """A workload's process is gone: no error of user code."""
+    is_commit_lost: bool = False
+    """There is no commit left that all ranks hold."""
     error_identity: ErrorIdentity | None = None
     """Of an error of user code."""
     incarnation: int = 0

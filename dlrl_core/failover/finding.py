@@ -93,13 +93,19 @@ def finding_of(seen: Observation, step: int | None) -> Finding:
             return Finding(kind=FindingKind.CALL_LOST, subject=seen.name, message=message, step=step)
         case TrainerOutcome():
             return Finding(
-                kind=FindingKind.PROCESS_DIED if seen.is_death else FindingKind.USER_ERROR,
+                kind=_kind_of(seen),
                 subject=seen.failed_workload or TRAINER,
                 message=f"{seen.why or 'the trainer failed'}{at}",
                 step=step,
                 error=seen.error_identity,
                 cause=seen.cause,
             )
+
+
+def _kind_of(outcome: TrainerOutcome) -> FindingKind:
+    if outcome.is_commit_lost:
+        return FindingKind.COMMIT_LOST
+    return FindingKind.PROCESS_DIED if outcome.is_death else FindingKind.USER_ERROR
 
 
 _SILENCE_S = 30.0

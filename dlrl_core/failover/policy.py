@@ -44,6 +44,9 @@ class FailoverDecision:
 
 def decide(finding: Finding, situation: Situation) -> FailoverDecision:
     """The scope that the role declares; a wider one if its budget is spent; 'stop' if it would only fail again."""
+    if finding.kind is FindingKind.COMMIT_LOST:
+        text = "training would begin again at step 1 beside trained models; that is not done unasked"
+        return FailoverDecision(scope=FailoverScope.STOP, reason=Reason.COMMIT_LOST, explanation=text)
     choose = _after_error if finding.kind is FindingKind.USER_ERROR else _after_death
     scope, reason, explanation = _within_budget(finding, situation, *choose(finding, situation))
     wait_s = _wait_s(finding, situation)

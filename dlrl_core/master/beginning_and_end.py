@@ -28,7 +28,7 @@ from dlrl_core.scheduler import workload_launcher
 from dlrl_core.scheduler.cluster_probe import no_answer
 from dlrl_core.scheduler.workload_launcher import processes_of
 from dlrl_core.workload.actors import GONE, death_reason
-from dlrl_core.workload.state_files import forget_run
+from dlrl_core.workload.state_memory import forget_run
 
 _PROBE_S = 2.0
 _FIRST_PAUSE_S = 0.5

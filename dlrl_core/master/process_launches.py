@@ -16,6 +16,7 @@ from dlrl_core.roles import TRAINER
 from dlrl_core.scheduler import workload_launcher
 from dlrl_core.scheduler.reservation import release_all
 from dlrl_core.spec import JobSpec, RoleSpec, VisibleDevices
+from dlrl_core.trainer.commit_budget import CommitPace
 from dlrl_core.trainer.trainer_host import TrainerLaunch
 from dlrl_core.workload.base_workload import WorkloadIdentity
 from dlrl_core.workload.process import ProcessSetup, all_devices_env
@@ -82,6 +83,7 @@ def _trainer(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan, incarnati
         resources={role: plan.of_role(role)[0].resources for role in plan.roles},
         scopes=declared_scopes(spec),
         durable_every=spec.commits.durable_every,
+        pace=CommitPace(**spec.commits.model_dump(include={"every", "budget", "at_least_s"})),
         allow_chaos=spec.allow_chaos,
         incarnation=incarnation,
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ray.exceptions import RayTaskError
 
 from dlrl_core.context import JobContext, JobState, TrainerState
+from dlrl_core.context.commits_report import CommitsReport
 from dlrl_core.context.process_report import ProcessReport
 from dlrl_core.context.trainer_outcome import TrainerOutcome
 from dlrl_core.errors import DlrlError, TrainerError
@@ -160,6 +161,7 @@ class TrainerProcess:
             return
         self._heard_at = report.sent_at
         self.edges = tuple((source, target) for source, target, _ in report.edges)
+        before = self._context.record.progress.commits
         with self._context.change() as change:
             change.progress(
                 step=report.step,
@@ -167,9 +169,12 @@ class TrainerProcess:
                 metrics=report.metrics,
                 phase_seconds=report.phase_seconds,
                 commit_json=report.commit or self._context.record.progress.commit_json,
+                commits=report.commits,
                 updated_at=report.sent_at,
             )
             change.trainer(phase=report.phase)
+            for message in _commit_news(before, report.commits):
+                change.event("commits", message, subject="job")
 
     async def current_call(self, name: str) -> str | None:
         """The method that the trainer waits for on this workload's role; None if it waits for none, or is gone."""
@@ -182,3 +187,13 @@ class TrainerProcess:
         self.record_progress(report)
         role, _, method = (call or "").partition(".")
         return method if method and name.rpartition("-")[0] == role else None
+
+
+def _commit_news(before: CommitsReport | None, after: CommitsReport | None) -> Iterator[str]:
+    """What became wrong or right with commits, in sentences for the journal."""
+    for name, what in (("trouble", "commits"), ("durable_trouble", "copies to durable storage")):
+        old, new = getattr(before, name, None), getattr(after, name, None)
+        if new is not None and new != old:
+            yield str(new)
+        elif old is not None and new is None:
+            yield f"{what} are made again"

@@ -279,8 +279,14 @@ class RestartBudget(Frozen):
 
 
 class CommitSpec(Frozen):
-    """How commits are kept."""
+    """How often steps are committed, and how commits are kept."""
 
+    every: Count | None = None
+    """Commit each so many steps; None: as often as the budget allows."""
+    budget: Annotated[float, Field(strict=True, gt=0, le=1)] = 0.03
+    """The share of training time that commits may take."""
+    at_least_s: Seconds = 600.0
+    """Commit after this time whatever it costs."""
     durable_every: Count = 10
     """Each so many commits are copied to durable storage."""
     state_folder: Text | None = None
@@ -332,8 +338,9 @@ class JobSpec(JobOptions):
     )
     commits: CommitSpec = Field(
         CommitSpec(),
-        description="how commits are kept: durable_every so many, in state_folder",
-        examples=[{"durable_every": 5}],
+        description="how often steps are committed: every so many, or within a budget, at_least_s apart; and how they "
+        "are kept: durable_every so many, in state_folder",
+        examples=[{"every": 1}],
     )
     allow_chaos: bool = Field(False, strict=True, description="let dlrl chaos break this job")
     spare_nodes: CountFrom0 = Field(0, description="nodes held back besides node_num, to replace one that fails")

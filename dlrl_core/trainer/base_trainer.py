@@ -149,11 +149,12 @@ class BaseTrainer(ABC):
     def commit(self, step: int, *, durable: bool = False, **progress: Any) -> None:
         """Commit everything up to this step, given by its index from 0: after any death, training goes on after it.
 
-        The state of every workload with `save_state` and `load_state` is saved, and `progress` with it: what the
-        trainer needs to go on, as plain JSON values, which `self.progress` then returns. With `durable` the call
-        returns when all of it is on durable storage; else some commits are copied there in the background.
+        The state of every workload that has any is taken, and `progress` with it: what the trainer needs to go on, as
+        plain JSON values, which `self.progress` then returns. The copy is made while training goes on; the commit
+        counts when every workload has its copy. Steps are left out where committing them would cost more than the
+        job's `commits` allow. With `durable` it is never left out, and the call returns when all is on durable storage.
         """
-        self._progress.committed(self._commits.commit(step, progress, is_durable=durable).to_json())
+        self._commits.commit(step, progress, is_durable=durable)
 
     @property
     def committed_step(self) -> int | None:

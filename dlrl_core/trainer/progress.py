@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dlrl_core.context.commits_report import CommitsReport
 from dlrl_core.graph import EdgeKind, RoleGraph
 from dlrl_core.roles import RoleType
+from dlrl_core.workload.version_folder import Commit
 
 
 @dataclass(slots=True)
@@ -50,7 +52,8 @@ class ProgressReport:
     edges: tuple[tuple[str, str, str], ...]
     """The graph of the calls so far: source role, target role, kind."""
     commit: str | None = None
-    """The last commit, as JSON."""
+    """The last commit that counts, as JSON."""
+    commits: CommitsReport | None = None
     sent_at: float = field(default_factory=time.time)
 
 
@@ -72,6 +75,7 @@ class Progress:
         self._step_began = time.perf_counter()
         self._at_begin: dict[str, float] = {}
         self._commit: str | None = None
+        self._commits: CommitsReport | None = None
         self._at_steps: list[tuple[int, Callable[[], Any]]] = []
         self.changes = 0
         self.news = threading.Event()
@@ -118,9 +122,10 @@ class Progress:
         }
         return {**spent, "trainer": max(0.0, whole - sum(spent.values()))}
 
-    def committed(self, commit: str | None) -> None:
+    def committed(self, commit: Commit | None, report: CommitsReport) -> None:
+        """This is the last commit that counts."""
         with self._lock:
-            self._commit = commit
+            self._commit, self._commits = commit.to_json() if commit else None, report
             self.changes += 1
         self.news.set()
 
@@ -140,4 +145,5 @@ class Progress:
                 phase_seconds=dict(self._step_seconds),
                 edges=tuple((str(a), str(b), str(kind)) for a, b, kind in list(self._call_log.graph.edges)),
                 commit=self._commit,
+                commits=self._commits,
             )

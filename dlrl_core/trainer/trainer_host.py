@@ -16,6 +16,7 @@ from dlrl_core.context.process_report import ProcessReport, WorkloadState
 from dlrl_core.context.trainer_outcome import TrainerOutcome
 from dlrl_core.errors import (
     CallTimeoutError,
+    CommitLostError,
     ErrorIdentity,
     RemoteCause,
     TrainerError,
@@ -25,15 +26,16 @@ from dlrl_core.errors import (
 from dlrl_core.roles import RoleType
 from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.trainer.base_trainer import BaseTrainer
+from dlrl_core.trainer.commit_budget import CommitPace
 from dlrl_core.trainer.commits import Commits
 from dlrl_core.trainer.progress import CallLog, Progress, ProgressReport
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_core.trainer.workload_directory import RestartFit, WorkloadDirectory, WorkloadHandle, died_with
 from dlrl_core.workload.actors import LOST
 from dlrl_core.workload.fault import Fault, FaultInjector
-from dlrl_core.workload.invocation import load_class
+from dlrl_core.workload.invocation import has_state, load_class
 from dlrl_core.workload.process import ProcessSetup, end_children, end_with_node, report_of_process, thread_stacks
-from dlrl_core.workload.state_files import forget_run
+from dlrl_core.workload.state_memory import forget_run
 
 CONCURRENCY_GROUPS = (("control", 2), ("watch", 2))
 _PUSH_PERIOD_S = 0.2
@@ -53,6 +55,7 @@ class TrainerLaunch:
     role_classes: Mapping[RoleType, ClassRef]
     resources: Mapping[RoleType, dict[str, float]]
     durable_every: int = 10
+    pace: CommitPace = field(default_factory=CommitPace)
     allow_chaos: bool = False
     incarnation: int = 0
     scopes: Mapping[RoleType, str] = field(default_factory=dict)
@@ -67,6 +70,7 @@ class TrainerHost:
         self._launch = launch
         self._call_log = CallLog()
         self._progress = Progress(self._call_log)
+        self._commits: Commits | None = None
         self._config: Any = None
         self._outcome: TrainerOutcome | None = None
         self._is_running = False
@@ -139,9 +143,10 @@ class TrainerHost:
         while True:
             try:
                 commits.restore_last()
-                self._progress.committed(commits.last.to_json() if commits.last else None)
                 self._progress.enter("fit")
-                return trainer.fit()
+                result = trainer.fit()
+                commits.finish()
+                return result
             except RestartFit:
                 directory.catch_up()
             except Exception as error:  # noqa: BLE001 - raised again, unless a death caused it
@@ -216,15 +221,15 @@ class TrainerHost:
         handles = {role: [workload for workload in directory.workloads if workload.role == role] for role in roles}
         methods = {role: pickle.loads(method_tables[role]) for role in roles}
         groups = {role: RoleGroup(role, handles[role], methods[role], self._call_log, directory) for role in roles}
-        stateful = [
-            one for role in roles if {"save_state", "load_state"} <= methods[role].keys() for one in handles[role]
-        ]
-        commits = Commits(
+        stateful = [one for role in roles if has_state(methods[role]) for one in handles[role]]
+        commits = self._commits = Commits(
             directory,
             stateful,
             run_id=self._launch.run_id,
             known=commit,
             durable_every=self._launch.durable_every,
+            pace=self._launch.pace,
+            on_news=self._progress.committed,
         )
         classes = _LazyClasses(self._launch.role_classes)
         trainer = self._trainer_class()(handles, classes, self._config)
@@ -237,6 +242,8 @@ class TrainerHost:
         while not self._ended.wait(_PUSH_LEAST_S):
             self._progress.news.wait(_PUSH_PERIOD_S)  # set by a commit
             self._progress.news.clear()
+            if self._commits is not None:
+                self._commits.poll()
             # At times also without a change: a Master that was restarting has missed the last one.
             if self._progress.changes != seen or time.monotonic() - sent_at > _PUSH_AGAIN_S:
                 seen, sent_at = self._progress.changes, time.monotonic()
@@ -268,6 +275,8 @@ def _failure(error: BaseException, phase: str) -> TrainerOutcome:
     if isinstance(inner, WorkloadError):  # Ray's wrapper, from a `ray.get` in the user's code
         error = inner
     cause = RemoteCause.of(error)
+    if isinstance(error, CommitLostError):
+        return TrainerOutcome(is_success=False, why=str(error), cause=cause, is_commit_lost=True)
     if isinstance(error, WorkloadDiedError):
         # No failed workload: the trainer has to start again, and the Master notices the death by itself.
         return TrainerOutcome(is_success=False, why=error.summary, cause=cause, is_death=True)

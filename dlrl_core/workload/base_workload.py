@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dlrl_core.errors import DlrlError
 from dlrl_core.roles import RoleType
@@ -88,6 +88,9 @@ class BaseWorkload:
     dlrl constructs it in a process of its own with `(master_handle, config)`. All properties below can be read in the
     constructor already.
     """
+
+    reading_methods: ClassVar[frozenset[str]] = frozenset()
+    """Methods that only read what a commit holds, inherited ones included; as `changes_state=False` says of one."""
 
     def __init__(self, master_handle: Any, config: DictConfig) -> None:
         self._master_handle = master_handle

@@ -65,3 +65,27 @@ class SavedState:
 
     layout: Any
     buffers: Mapping[str, memoryview]
+
+
+# ---- for workloads whose state is arrays
+
+
+def capture_arrays(arrays: Mapping[str, Any]) -> CapturedState:
+    """Named numpy arrays by reference; one that is not contiguous is copied now. For `capture_state`."""
+    import numpy
+
+    held = {name: numpy.ascontiguousarray(array) for name, array in arrays.items()}
+    return CapturedState(
+        layout={name: {"dtype": array.dtype.str, "shape": list(array.shape)} for name, array in held.items()},
+        buffers={name: HostBuffer(array.ctypes.data, array.nbytes, array) for name, array in held.items()},
+    )
+
+
+def arrays_of(saved: SavedState) -> dict[str, Any]:
+    """The arrays again, mapped from the commit; changes to them stay in this process. For `restore_state`."""
+    import numpy
+
+    return {
+        name: numpy.frombuffer(saved.buffers[name], dtype=one["dtype"]).reshape(one["shape"])
+        for name, one in saved.layout.items()
+    }

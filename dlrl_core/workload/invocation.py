@@ -6,7 +6,7 @@ import enum
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -49,7 +49,7 @@ class Target(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class InvocationOptions:
-    """The seven attributes of the guide, and `replay`. Methods without the decorator are called with these defaults."""
+    """The seven attributes of the guide, and two more. Methods without the decorator are called with these defaults."""
 
     blocking: bool = True
     is_async: bool = False
@@ -60,6 +60,8 @@ class InvocationOptions:
     post_func: Callable[..., Any] | None = None
     replay: bool = True
     """Whether a call that a death interrupted may be repeated; if not, more of the job is restarted."""
+    changes_state: bool = True
+    """Whether the method changes what a commit holds; one that only reads it runs while a commit is being copied."""
 
     @classmethod
     def checked(cls, **given: Any) -> InvocationOptions:
@@ -79,7 +81,7 @@ def _problems(given: Mapping[str, Any]) -> list[str]:
         if name not in known:
             hint = did_you_mean(name, known)
             problems.append(f"trainer_invocation has no attribute '{name}'{hint} known: {', '.join(known)}")
-        elif name in ("blocking", "is_async", "auto_shard", "replay") and not isinstance(value, bool):
+        elif name in ("blocking", "is_async", "auto_shard", "replay", "changes_state") and not isinstance(value, bool):
             problems.append(f"trainer_invocation {name}={value!r}; it must be True or False")
         elif name in ("pre_func", "post_func") and value is not None and not callable(value):
             problems.append(f"trainer_invocation {name}={value!r}; it must be a function or None")
@@ -100,6 +102,7 @@ def trainer_invocation(
     pre_func: Callable[..., Any] | None = None,
     post_func: Callable[..., Any] | None = None,
     replay: bool = True,
+    changes_state: bool = True,
     **unknown: Any,
 ) -> Callable[[_Method], _Method]:
     """Set how the trainer's calls of this method are made.
@@ -111,6 +114,7 @@ def trainer_invocation(
     - `pre_func`: gets the arguments in the trainer's process and returns the ones to send.
     - `post_func`: gets the list of results in rank order; what it returns is the call's result.
     - `replay`: a call that was interrupted by the death of its workload may be repeated on the restarted one.
+    - `changes_state`: False for a method that only reads what a commit holds: it need not wait for a commit's copy.
     """
     options = InvocationOptions.checked(
         blocking=blocking,
@@ -121,6 +125,7 @@ def trainer_invocation(
         pre_func=pre_func,
         post_func=post_func,
         replay=replay,
+        changes_state=changes_state,
         **unknown,
     )
 
@@ -141,6 +146,9 @@ class MethodInfo:
     """Number of the WorkloadHost method `slot_<n>` that runs this one: a call then does not have to send the name."""
 
 
+STATE_METHODS = (("capture_state", "restore_state"), ("save_state", "load_state"))
+"""A class with both methods of one of these pairs has state: named buffers, or files that it writes itself."""
+
 SLOTS = 32
 """How many methods of a class have a slot; the others are called by name."""
 
@@ -155,16 +163,23 @@ def methods_of(cls: type) -> dict[str, MethodInfo]:
     return found
 
 
+def has_state(names: Container[str]) -> bool:
+    """Whether a class with these attributes has state that a commit holds."""
+    return any(all(name in names for name in pair) for pair in STATE_METHODS)
+
+
 def _public_methods(cls: type) -> dict[str, MethodInfo]:
     found = {}
+    reading: Container[str] = getattr(cls, "reading_methods", ())  # of a class that is no workload, none
     for name in dir(cls):
         if name.startswith("_"):
             continue
         member = inspect.getattr_static(cls, name)
         function = member.__func__ if isinstance(member, staticmethod | classmethod) else member
         if callable(function):
+            options = getattr(function, _ATTRIBUTE, None) or InvocationOptions()
             found[name] = MethodInfo(
-                options=getattr(function, _ATTRIBUTE, None) or InvocationOptions(),
+                options=replace(options, changes_state=False) if name in reading else options,
                 is_coroutine=inspect.iscoroutinefunction(function),
             )
     return found

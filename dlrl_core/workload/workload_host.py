@@ -2,7 +2,7 @@
 
 The user's methods run one after the other in the default concurrency group. `control` answers while they run; `watch`
 holds the pending calls by which the Master notices a death (those of earlier Masters stay in it, so nothing else may
-wait there); `durable` waits for durable storage; `coroutines` runs `async def` methods side by side.
+wait there); `commits` waits for copies of the state; `coroutines` runs `async def` methods side by side.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -22,9 +21,11 @@ from dlrl_core.context.process_report import ProcessReport, WorkloadState
 from dlrl_core.errors import RemoteCause, WorkloadCallError, WorkloadStartError
 from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.workload.base_workload import BaseWorkload, WorkloadIdentity, set_identity
+from dlrl_core.workload.committed_state import CommitOutcome, CommittedState, HeldCommits
 from dlrl_core.workload.coroutines import CoroutineCall, Coroutines
+from dlrl_core.workload.durable_state import DurableStatus
 from dlrl_core.workload.fault import Fault, FaultInjector
-from dlrl_core.workload.invocation import SLOTS, ShardPart, load_class, methods_of
+from dlrl_core.workload.invocation import SLOTS, ShardPart, has_state, load_class, methods_of
 from dlrl_core.workload.process import (
     DEVICE_VARIABLES,
     PortClaim,
@@ -36,9 +37,10 @@ from dlrl_core.workload.process import (
     show_devices,
     thread_stacks,
 )
-from dlrl_core.workload.state_files import Commit, DurableCommits, StateFolder, forget_run
+from dlrl_core.workload.state_memory import forget_run
+from dlrl_core.workload.version_folder import Commit
 
-CONCURRENCY_GROUPS = (("control", 2), ("watch", 2), ("durable", 1))
+CONCURRENCY_GROUPS = (("control", 2), ("watch", 2), ("commits", 2))
 """Name and threads; `coroutines` is added with the role's `concurrency`."""
 _CANCEL_S = 30.0
 
@@ -80,14 +82,16 @@ class WorkloadHost:
         self._slots: dict[int, str] = {}
         self._faults = FaultInjector(is_allowed=launch.allow_chaos, owner=f"workload '{launch.identity.name}'")
         self._init_results: list[tuple[str, Any]] = []
-        self._state_folder = StateFolder(
+        self._committed = CommittedState(
             run_id=launch.identity.run_id,
             workload=launch.identity.name,
             durable=launch.durable_folder,
-            node_id=ray.get_runtime_context().get_node_id(),
+            cluster=ray.get_runtime_context().gcs_address,
         )
-        self._version: int | None = None
-        """Of the commit that the workload's state equals; None after any call."""
+        self._reading: frozenset[str] = frozenset()
+        """Methods that leave the workload's state as it is."""
+        self._restored: str | None = None
+        """The id of the commit that the workload's state equals; None after any call."""
         self._calls_done = 0
         self._ended = threading.Event()
 
@@ -160,6 +164,7 @@ class WorkloadHost:
                 cause=RemoteCause.of(error),
             ) from None
         self._slots = {info.slot: name for name, info in methods.items() if info.slot is not None}
+        self._reading = frozenset(name for name, info in methods.items() if not info.options.changes_state)
         self._workload = workload
         self._state = WorkloadState.READY
         self._is_constructed.set()
@@ -167,7 +172,7 @@ class WorkloadHost:
         return self._table, self._is_stateful()
 
     def _is_stateful(self) -> bool:
-        return hasattr(self._workload, "save_state") and hasattr(self._workload, "load_state")
+        return has_state(dir(self._workload))
 
     @ray.method(concurrency_group="control")
     def method_table(self) -> bytes | None:
@@ -179,7 +184,9 @@ class WorkloadHost:
     def invoke(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Run one method of the user's class; what it raises comes back with role, rank, method and traceback."""
         self._call = (method, time.time())
-        self._version = None
+        self._restored = None
+        if method not in self._reading:
+            self._committed.wait()
         try:
             return self._run(method, args, kwargs)
         finally:
@@ -208,12 +215,14 @@ class WorkloadHost:
         """
         self._is_constructed.wait()
         call = self._coroutines.begin(method)
-        self._version = None
+        self._restored = None
+        if method not in self._reading:
+            self._committed.wait()
         try:
             return self._run(method, args, kwargs, call)
         finally:
             self._coroutines.end(call)
-            self._version = None  # it may have begun before a commit
+            self._restored = None  # it may have begun before a commit
             self._calls_done += 1
 
     def invoke_init(self, number: int, method: str, *args: Any, **kwargs: Any) -> Any:
@@ -226,51 +235,70 @@ class WorkloadHost:
 
     # ---- commits
 
-    def save(self, text: str, is_copied: bool, durable_on_all: int | None = None) -> DurableCommits:
-        """Write the state of this commit to memory; if `is_copied`, copy it to durable storage in the background.
-
-        `durable_on_all` is the newest version that every rank has on durable storage; it is kept until a newer is.
-        """
+    def begin_commit(self, text: str, keep: list[str]) -> None:
+        """Take the state for this commit. The commits to keep are those that count; others are written over."""
         commit = Commit.from_json(text)
-        self._run_hook("save_state", lambda: self._state_folder.begin(commit.version))
-        self._state_folder.keep(commit, durable_on_all=durable_on_all)
-        self._version = commit.version
-        if is_copied:
-            self._state_folder.start_copy(commit.version)
-        return self._state_folder.durable()
+        hook = "capture_state" if hasattr(self._workload, "capture_state") else "save_state"
+        self._run_hook(hook, lambda: self._committed.begin(commit, keep, self._workload))
+        self._restored = commit.id
 
-    @ray.method(concurrency_group="durable")
-    def make_durable(self, version: int) -> None:
-        """Copy a version to durable storage; returns when it is there."""
-        self._state_folder.copy_to_durable(version)
+    @ray.method(concurrency_group="commits")
+    def commit_outcome(self, id_: str) -> CommitOutcome:
+        """Wait until this rank holds the commit, or can't."""
+        return self._committed.outcome(id_)
 
     @ray.method(concurrency_group="control")
-    def held(self) -> list[str]:
-        """The commits whose state can be loaded here."""
-        return [commit.to_json() for commit in self._state_folder.held().values()]
+    def counted(self, id_: str, is_copied: bool, on_all: str | None) -> None:
+        """All ranks hold this commit. If `is_copied`, copy it to durable storage in the background.
 
-    def restore(self, version: int) -> bool:
+        `on_all` is the newest that every rank has on durable storage; it is kept until a newer one is.
+        """
+        self._committed.set_counted(id_)
+        if is_copied:
+            self._committed.start_durable(id_, on_all)
+
+    @ray.method(concurrency_group="commits")
+    def make_durable(self, id_: str) -> None:
+        """Copy a commit to durable storage; returns when it is there."""
+        self._committed.make_durable(id_)
+
+    @ray.method(concurrency_group="control")
+    def durable_status(self) -> DurableStatus:
+        return self._committed.durable_status()
+
+    @ray.method(concurrency_group="control")
+    def abandon_durable(self) -> None:
+        """Give up a copy to durable storage that stands still."""
+        self._committed.abandon_durable()
+
+    @ray.method(concurrency_group="commits")
+    def held(self) -> HeldCommits:
+        """The commits whose state can be loaded here."""
+        return self._committed.held()
+
+    @ray.method(concurrency_group="commits")
+    def damage(self, id_: str) -> str | None:
+        """Why the state of this commit can't be loaded, after a look at every byte; None if it can."""
+        return None if self._restored == id_ else self._committed.damage(id_)
+
+    def restore(self, id_: str) -> bool:
         """Load the state of this commit; False if the workload has that state already."""
         if self._coroutines.cancel_all(_CANCEL_S):  # calls of a run of `fit` that is over
-            self._version = None
-        self._state_folder.forget_after(version)
-        if self._version == version:
+            self._restored = None
+        self._committed.wait()
+        if self._restored == id_:
             return False
-        self._run_hook("load_state", lambda: self._state_folder.folder_of(version))
-        self._version = version
+        hook = "restore_state" if hasattr(self._workload, "restore_state") else "load_state"
+        self._run_hook(hook, lambda: self._committed.load(id_, self._workload))
+        self._restored = id_
         return True
 
-    def forget(self) -> None:
-        """Remove all commits of this rank, because there is none that all ranks hold."""
-        self._state_folder.forget_after(0)
-
-    def _run_hook(self, hook: str, folder: Callable[[], Path]) -> None:
+    def _run_hook(self, hook: str, run: Callable[[], None]) -> None:
         self._call = (hook, time.time())
         try:
-            path = folder()
             if self._faults:
                 self._faults.before_call(hook)
-            self._bound(hook)(str(path))
+            run()
         except Exception as error:  # noqa: BLE001 - user code, or the file system; the trainer gets it
             raise self._call_error(hook, error) from None
         finally:

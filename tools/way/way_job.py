@@ -65,6 +65,7 @@ def main(folder: str) -> None:
         .node_num(1)
         .device_per_node(2)
         .config({"folder": folder})
+        .commits(every=1)
         .trainer("way_job", "WayTrainer")
         .actor("way_job", "WayActor").total(2).failover("role")
         .rollout("way_job", "WayRollout").total(2).resource({"GPU": 0}).failover("workload")

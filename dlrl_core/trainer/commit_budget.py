@@ -1,0 +1,90 @@
+"""How often a trainer commits: as the user says, or as often as the budget allows. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+_REMEMBERED = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitPace:
+    """What a user can say about how often to commit."""
+
+    every: int | None = None
+    """Each so many steps; None: as the budget allows."""
+    budget: float = 0.03
+    """The share of the time of training that commits may take."""
+    at_least_s: float = 600.0
+    """After this time a commit is due, whatever it costs."""
+
+
+class CommitBudget:
+    """Decides at the end of each step whether it is committed. Times are seconds of any clock that never goes back."""
+
+    def __init__(self, pace: CommitPace) -> None:
+        self._pace = pace
+        self._costs: deque[float] = deque(maxlen=_REMEMBERED)
+        self._steps: deque[float] = deque(maxlen=_REMEMBERED)
+        self._last: float | None = None
+        self._step_ended: float | None = None
+        self.skipped = 0
+        """Steps since the last commit."""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the user has said after how many steps."""
+        return self._pace.every is not None
+
+    def is_due(self, now: float) -> bool:
+        """Whether the step that ends now is to be committed."""
+        if self._step_ended is not None:
+            self._steps.append(now - self._step_ended)
+        self._step_ended = now
+        self.skipped += 1
+        if self._pace.every is not None:
+            return self.skipped >= self._pace.every
+        if self._last is None or not self._costs:
+            return True
+        trained_s = now - self._last
+        return trained_s >= self._pace.at_least_s or trained_s * self._pace.budget >= self.cost_s
+
+    def committed(self, now: float) -> None:
+        """The step was committed, and training goes on now."""
+        self._last = self._step_ended = now
+        self.skipped = 0
+
+    def costs(self, seconds: float) -> None:
+        """What the last commit took from training."""
+        self._costs.append(seconds)
+
+    def forget(self) -> None:
+        """Training went back to a commit."""
+        self._last = self._step_ended = None
+        self.skipped = 0
+
+    @property
+    def cost_s(self) -> float:
+        return sum(self._costs) / len(self._costs) if self._costs else 0.0
+
+    @property
+    def steps_apart(self) -> int:
+        """How many steps are between two commits, as far as is known: what a death costs at most."""
+        if self._pace.every is not None:
+            return self._pace.every
+        step_s = sum(self._steps) / len(self._steps) if self._steps else 0.0
+        if not step_s or self._pace.budget * step_s >= self.cost_s:
+            return 1
+        return max(1, -int(-min(self.cost_s / self._pace.budget, self._pace.at_least_s) // step_s))
+
+    def reason(self) -> str:
+        """How often, and why, in one sentence."""
+        apart = self.steps_apart
+        often = "every step" if apart == 1 else f"every {apart} steps"
+        if self._pace.every is not None:
+            return f"{often}, as asked"
+        if not self._costs or not self._steps:
+            return f"{often} until their cost is known"
+        step_s = sum(self._steps) / len(self._steps)
+        return f"{often}: one takes {self.cost_s:.2g} s, a step {step_s:.2g} s, the budget is {self._pace.budget:.2%}"

@@ -1,0 +1,233 @@
+"""One committed version of a rank's state as a folder: files, and a manifest that is written last.
+
+A folder counts as whole if its manifest can be read and every file has the size that the manifest says. Its name has
+the version and the id of the commit, so that two attempts never share one; under its final name it is not written to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import xxhash
+
+_MANIFEST = "dlrl_commit.json"
+_COUNTED = "counted"
+_PART = "part-"
+_DAMAGED = "damaged-"
+_READ = 16 * 2**20
+_SCHEMA = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commit:
+    """One commit of the trainer; every rank writes it beside its state."""
+
+    version: int
+    id: str
+    """Of this attempt: an attempt at the same version that failed has another id."""
+    step: int
+    """The trainer's own index of the step, from 0."""
+    progress: dict[str, Any]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Commit:
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A range of bytes of a file, and their checksum."""
+
+    file: str
+    start: int
+    size: int
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Version:
+    """A version that is whole: its folder and what the manifest says."""
+
+    folder: Path
+    commit: Commit
+    pieces: tuple[Piece, ...]
+    writer: tuple[int, float]
+    """Process id and start time of the process that wrote it."""
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether all ranks are known to have held it."""
+        return (self.folder / _COUNTED).exists()
+
+    @property
+    def size(self) -> int:
+        return sum(piece.size for piece in self.pieces)
+
+    def set_counted(self) -> None:
+        (self.folder / _COUNTED).touch()
+
+    def set_aside(self) -> None:
+        """Give the folder a name under which it is no version; it is removed with the run."""
+        with contextlib.suppress(OSError):
+            self.folder.rename(self.folder.with_name(f"{_DAMAGED}{self.folder.name}"))
+
+    def damage(self) -> str | None:
+        """What differs from the manifest, byte for byte, in one sentence; None if nothing does."""
+        return self.damage_of(self.folder)
+
+    def damage_of(self, folder: Path) -> str | None:
+        """The same for a copy of the files in another folder."""
+        for piece in self.pieces:
+            path = folder / piece.file
+            if digest_of(path, piece.start, piece.size) != piece.digest:
+                return (
+                    f"'{path}' is damaged: bytes {piece.start} to {piece.start + piece.size} are not what was written"
+                )
+        return None
+
+
+def this_process() -> tuple[int, float]:
+    """Process id and start time: together they name one process of this machine."""
+    return os.getpid(), psutil.Process().create_time()
+
+
+def is_alive(process: tuple[int, float]) -> bool:
+    try:
+        return abs(psutil.Process(process[0]).create_time() - process[1]) < 1
+    except psutil.Error:
+        return False
+
+
+def digest_of(path: Path, start: int, size: int) -> str:
+    """The checksum of a range of a file."""
+    digest = xxhash.xxh3_64()
+    with path.open("rb") as file:
+        file.seek(start)
+        while size > 0 and (read := file.read(min(size, _READ))):
+            digest.update(read)
+            size -= len(read)
+    return digest.hexdigest()
+
+
+def new_part(root: Path, commit: Commit) -> Path:
+    """An empty folder of this process's own, to write a version to."""
+    pid, started = this_process()
+    part = root / f"{_PART}{pid}-{started}-{commit.version}-{uuid.uuid4().hex}"
+    part.mkdir(mode=0o700)
+    return part
+
+
+def pieces_of_files(folder: Path, *, but: str = "") -> list[Piece]:
+    """Every file in the folder but that one, as one piece each."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != but)
+    return [
+        Piece(str(path.relative_to(folder)), 0, size := path.stat().st_size, digest_of(path, 0, size)) for path in files
+    ]
+
+
+def publish(part: Path, commit: Commit, pieces: Iterable[Piece], *, is_synced: bool = False) -> Path:
+    """Write the manifest and give the folder its final name. One of that name stays, and the part is removed."""
+    target = part.with_name(f"{commit.version}-{commit.id}")
+    writer = this_process()
+    manifest = {
+        "schema": _SCHEMA,
+        "commit": asdict(commit),
+        "pieces": [asdict(one) for one in pieces],
+        "writer": writer,
+    }
+    (part / _MANIFEST).write_text(json.dumps(manifest))
+    if is_synced:
+        _sync_tree(part)
+    try:
+        part.rename(target)  # fails if there is one: a folder with files in it is never replaced
+    except OSError:
+        shutil.rmtree(part, ignore_errors=True)
+        if not target.exists():
+            raise
+    if is_synced:
+        sync(target.parent)
+    return target
+
+
+def published(root: Path) -> dict[str, Version]:
+    """The whole versions below a folder, by the id of their commit."""
+    found = [_read(folder) for folder in _folders(root) if not is_part(folder)]
+    return {one.commit.id: one for one in found if one is not None}
+
+
+def is_part(folder: Path) -> bool:
+    """Whether the folder is no version: it is being written, was left by a process that died, or is damaged."""
+    return folder.name.startswith((_PART, _DAMAGED))
+
+
+def unused_parts(root: Path) -> list[Path]:
+    """Parts whose process is gone, or is this one, which writes one at a time."""
+    return [folder for folder in _folders(root) if folder.name.startswith(_PART) and _is_unused(folder)]
+
+
+def _is_unused(part: Path) -> bool:
+    try:
+        pid, started, *_ = part.name.removeprefix(_PART).split("-")
+        writer = (int(pid), float(started))
+    except ValueError:
+        return True
+    return writer == this_process() or not is_alive(writer)
+
+
+def discard(folder: Path, *, kept_file: str | None = None, kept_as: Path | None = None) -> None:
+    """Remove a version, all of it at once for readers; one of its files may be kept under another name."""
+    gone = folder.with_name(f"{_PART}{uuid.uuid4().hex}")
+    with contextlib.suppress(OSError):
+        folder.rename(gone)
+        if kept_file and kept_as and not kept_as.exists():
+            (gone / kept_file).rename(kept_as)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    try:
+        yield from (path for path in root.iterdir() if path.is_dir() and not path.is_symlink())
+    except FileNotFoundError:
+        return
+
+
+def _read(folder: Path) -> Version | None:
+    try:
+        told = json.loads((folder / _MANIFEST).read_text())
+        pieces = tuple(Piece(**piece) for piece in told["pieces"])
+        needed: dict[str, int] = {}
+        for piece in pieces:
+            needed[piece.file] = max(needed.get(piece.file, 0), piece.start + piece.size)
+        if any((folder / file).stat().st_size < size for file, size in needed.items()):
+            return None
+        pid, started = told["writer"]
+        return Version(folder=folder, commit=Commit(**told["commit"]), pieces=pieces, writer=(pid, started))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # it is being removed, or was not written by us
+
+
+def _sync_tree(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        sync(path)
+    sync(folder)
+
+
+def sync(path: Path) -> None:
+    """Have a file or a folder written to its storage."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
