@@ -6,6 +6,7 @@ restore. Where the tensors of a tree use less than half of a storage, each of th
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ class TensorBuffer:
 
     @property
     def size(self) -> int:
-        return self.tensor.numel() * self.tensor.element_size()
+        return int(self.tensor.numel() * self.tensor.element_size())
 
     def copy_to(self, target: memoryview) -> None:
         if self.size:
@@ -47,13 +48,18 @@ def capture_tree(tree: Any, *, alike: Callable[[str], str | None] = lambda _: No
     encoder = _Encoder(whole={key for key, one in storages.items() if one.is_kept_whole})
     layout = encoder.encode(tree, "")
     names = {name: {alike(path) for path in paths} for name, paths in encoder.paths.items()}
-    same = {name: "+".join(sorted(map(str, found))) for name, found in names.items() if None not in found}
+    same = {name: _short("+".join(sorted(map(str, found)))) for name, found in names.items() if None not in found}
     return CapturedState(layout=layout, buffers=encoder.buffers, alike=same)
 
 
 def tree_of(saved: SavedState) -> Any:
     """The tree again. Its tensors are on the host, are views of the commit's memory, and must not be changed."""
     return _Decoder(saved.buffers).decode(saved.layout)
+
+
+def _short(name: str) -> str:
+    """A flat buffer has hundreds of tensors: the name of one tensor as it is, of more a digest of all."""
+    return name if "+" not in name else hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
 @dataclass
@@ -78,13 +84,19 @@ def _storages(tree: Any) -> dict[int, _Storage]:
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
-        yield value
+        if _is_plain(value):
+            yield value
     elif isinstance(value, Mapping):
         for one in value.values():
             yield from _tensors(one)
     elif isinstance(value, list | tuple):
         for one in value:
             yield from _tensors(one)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether all of a tensor is its view of a storage."""
+    return type(tensor.data) is torch.Tensor and tensor.layout is torch.strided and not tensor.is_quantized
 
 
 class _Encoder:
@@ -100,10 +112,10 @@ class _Encoder:
             return self._tensor(value, path)
         if type(value) in _PLAIN:
             return value
+        if isinstance(value, np.ndarray | np.generic):  # before float: a float64 of numpy is one
+            return self._array(np.asarray(value), path, is_scalar=isinstance(value, np.generic))
         if isinstance(value, float):
             return value if math.isfinite(value) else {_KIND: "float", "hex": value.hex()}
-        if isinstance(value, np.ndarray | np.generic):
-            return self._array(np.asarray(value), path, is_scalar=isinstance(value, np.generic))
         if isinstance(value, Mapping):
             return self._mapping(value, path)
         if isinstance(value, list | tuple | torch.Size) and not hasattr(value, "_fields"):
@@ -125,13 +137,15 @@ class _Encoder:
 
     def _tensor(self, tensor: torch.Tensor, path: str) -> Any:
         tensor = tensor.data if isinstance(tensor, torch.nn.Parameter) else tensor.detach()
-        if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or tensor.is_quantized:
-            what = f"a {type(tensor).__name__} of layout {tensor.layout}"
-            raise TypeError(f"a commit can't hold '{path.lstrip('.')}': it is {what}; give this rank's plain part of it")
+        if not _is_plain(tensor):
+            what = f"it is a {type(tensor).__name__} of layout {tensor.layout}"
+            raise TypeError(f"a commit can't hold '{path.lstrip('.')}': {what}; give this rank's plain part of it")
         layout = {_KIND: "tensor", "dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape)}
         if tensor.numel() == 0:
             return layout
         storage = tensor.untyped_storage()
+        if storage.nbytes() == 0:
+            raise RuntimeError(f"a commit can't hold '{path.lstrip('.')}': the memory of this tensor is freed")
         if storage.data_ptr() in self._whole:
             name = self._stored(storage, path)
             view = {"offset": tensor.storage_offset(), "stride": list(tensor.stride())}

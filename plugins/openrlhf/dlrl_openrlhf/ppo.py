@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import pickle
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from openrlhf.trainer import ppo_trainer, ppo_trainer_async
 
+from dlrl_adapter_kit.plain_json import from_plain, to_plain
 from dlrl_core.workload.invocation import undecorated
 
 PPOTrainer: Any = undecorated(ppo_trainer.PPOTrainer)
@@ -57,7 +56,7 @@ class Committing:
         if not progress:
             states = super().init_checkpoint_states()  # type: ignore[misc]
         else:
-            states = unpacked(progress["client_states"])
+            states = from_plain(progress["client_states"])
             self.kl_ctl.value = progress["kl_coefficient"]  # type: ignore[attr-defined]
         self._step_began = time.time()
         self.steps.began(states["global_step"])
@@ -98,7 +97,7 @@ class Committing:
             "latest_eval_metric_value": self._latest_eval_metric_value,  # type: ignore[attr-defined]
         }
         kl = float(self.kl_ctl.value)  # type: ignore[attr-defined]
-        self.steps.commit_step(states["global_step"], {"client_states": packed(states), "kl_coefficient": kl})
+        self.steps.commit_step(states["global_step"], {"client_states": to_plain(states), "kl_coefficient": kl})
 
     def _is_evaluated_now(self, global_step: int) -> bool:
         """Whether OpenRLHF evaluates before it goes on after this step: then the step ends with that."""
@@ -156,12 +155,3 @@ def resumable(client_states: dict[str, Any], generator: Any) -> dict[str, Any] |
         return None
     is_over = generator._dataloader_iter is None
     return {**client_states, "episode": client_states["episode"] + 1} if is_over else client_states
-
-
-def packed(value: Any) -> str:
-    """Any value of OpenRLHF's own as text; a data loader's state holds tensors."""
-    return base64.b64encode(pickle.dumps(value)).decode()
-
-
-def unpacked(text: str) -> Any:
-    return pickle.loads(base64.b64decode(text))

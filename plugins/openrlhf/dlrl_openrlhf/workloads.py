@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import ray
 from openrlhf.trainer.ray import launcher, ppo_actor, ppo_critic
@@ -11,6 +11,7 @@ from dlrl_adapter_kit.framework_seam import replaced
 from dlrl_core import BaseWorkload
 from dlrl_core.trainer import WorkloadHandle
 from dlrl_core.workload.actors import GONE
+from dlrl_core.workload.captured_state import CapturedState, SavedState
 from dlrl_core.workload.invocation import undecorated
 from dlrl_openrlhf import cpu, deepspeed_state
 from dlrl_openrlhf.weight_group import end_group
@@ -24,11 +25,32 @@ RewardModelActor: Any = undecorated(launcher.RewardModelActor)
 class ModelWorkload(BaseWorkload):
     """A model on DeepSpeed: one rank of its role's process group."""
 
+    reading_methods: ClassVar[frozenset[str]] = frozenset(
+        {
+            "forward",
+            "append",  # to the replay buffer, which no commit holds
+            "execute_batch",
+            "empty_cache",
+            "save_model",
+            "save_checkpoint",
+            "get_master_addr_port",
+            "lacks_gpu",
+            "job_and_run",
+        }
+    )
+    """Methods that leave the trained state as it is, OpenRLHF's own included: a commit's copy goes on beside them."""
+
     def __init__(self, master_handle: Any, config: Any) -> None:
         BaseWorkload.__init__(self, master_handle, config)
         launcher.BaseDistributedActor.__init__(
             self, self.world_size, self.rank, self.torch_master_addr, self.torch_master_port
         )
+
+    def execute_batch(self, method_name: str, *args: Any, **kwargs: Any) -> Any:
+        """OpenRLHF's own: one call for each item of a batch, of 'forward' or 'append'."""
+        if method_name not in self.reading_methods:
+            raise ValueError(f"execute_batch of '{method_name}', which may change the state that is being copied")
+        return super().execute_batch(method_name, *args, **kwargs)  # type: ignore[misc]
 
     def lacks_gpu(self) -> bool:
         """Whether the models of this job run without a GPU; the trainer's process never has one."""
@@ -48,19 +70,20 @@ class RewardWorkload(ModelWorkload, RewardModelActor):  # type: ignore[misc]
 
 
 class CriticWorkload(ModelWorkload, CriticModelActor):  # type: ignore[misc]
-    """The critic: what a commit holds of it is OpenRLHF's own checkpoint."""
+    """The critic. A commit holds what OpenRLHF's own checkpoint would, and the random states."""
 
-    def save_state(self, path: str) -> None:
-        deepspeed_state.save(self.critic, path)
+    def capture_state(self) -> CapturedState:
+        return deepspeed_state.capture(self.critic)
 
-    def load_state(self, path: str) -> None:
-        deepspeed_state.load(self.critic, path, sleeps=self.strategy.args.ds.enable_sleep)
+    def restore_state(self, saved: SavedState) -> None:
+        deepspeed_state.restore(self.critic, saved, sleeps=self.strategy.args.ds.enable_sleep)
         self.trainer.replay_buffer.clear()
 
 
 class ActorWorkload(ModelWorkload, PolicyModelActor):  # type: ignore[misc]
     """The policy. Rank 0 gives its weights to the engines, and gets along without one that dies meanwhile."""
 
+    reading_methods = ModelWorkload.reading_methods | {"broadcast_to_vllm", "meet_engines", "get_checkpoint_states"}
     _met: tuple[str, ...] = ()
 
     def init_model_from_pretrained(self, *args: Any, **kwargs: Any) -> None:
@@ -101,12 +124,12 @@ class ActorWorkload(ModelWorkload, PolicyModelActor):  # type: ignore[misc]
         finally:
             way.leave()
 
-    def save_state(self, path: str) -> None:
-        deepspeed_state.save(self.actor.model, path, ema=self.ema_model)
+    def capture_state(self) -> CapturedState:
+        return deepspeed_state.capture(self.actor.model, ema=self.ema_model)
 
-    def load_state(self, path: str) -> None:
+    def restore_state(self, saved: SavedState) -> None:
         sleeps = self.strategy.args.ds.enable_sleep
-        deepspeed_state.load(self.actor.model, path, ema=self.ema_model, sleeps=sleeps)
+        deepspeed_state.restore(self.actor.model, saved, ema=self.ema_model, sleeps=sleeps)
         self.trainer.replay_buffer.clear()
 
 

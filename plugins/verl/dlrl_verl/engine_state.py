@@ -1,143 +1,96 @@
 """What a commit holds of one rank of a model engine, Megatron or FSDP: its own tensors, as they lie in its memory.
 
 verl's checkpoints are one folder for all ranks, on storage that all of them reach, in a layout that other world sizes
-can read. A commit is kept by each rank for itself and is loaded into the same layout, so nothing has to be exchanged
-for it. What users ask verl to save is saved by verl.
+can read. A commit is kept by each rank for itself and is restored into the same layout, so nothing has to be exchanged
+for it, and nothing is loaded onto a device: what verl offloads is captured from the host, and restored there.
 """
 
 from __future__ import annotations
 
-import contextlib
-import random
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-_FILE = "engine.pt"
+from dlrl_adapter_kit.torch_state import capture_tree, tree_of
+from dlrl_core.workload.captured_state import CapturedState, SavedState
+from dlrl_verl import optimizer_state, random_state
+from dlrl_verl.engine_weights import EngineWeights, weights_of
+from dlrl_verl.state_tensors import copy_into
 
 
-def save(engine: Any, path: str) -> None:
-    """Write this rank's part."""
-    with _loaded(engine):
-        state = {
-            "modules": [_tensors(module) for module in _modules(engine)],
-            "optimizers": [_optimizer_state(one) for one in _optimizers(engine)],
+def capture(engine: Any) -> CapturedState:
+    """This rank's part, by reference. Raises DlrlError for an engine or optimizer whose state dlrl does not know."""
+    parts = optimizer_state.parts_of(engine.optimizer)
+    with torch.no_grad():
+        weights = _at_rest(engine, parts)
+        tree = {
+            "weights": weights.parts,
+            # Copied: they are small, and a forward pass may change one, as that of a rotary embedding which grows.
+            "buffers": {name: buffer.clone() for name, buffer in weights.buffers.items()},
+            "optimizers": [optimizer_state.tree_of_part(part, within=weights.storages) for part in parts],
+            "scaler": _scaler_state(engine),
             "scheduler": _scheduler_state(engine.lr_scheduler),
-            "random": _random_states(),
+            "random": random_state.current(),
         }
-        torch.save(state, Path(path) / _FILE)
+    replicas = weights.replicas | optimizer_state.replicas_of(parts, weights.replicas)
+
+    def alike(path: str) -> str | None:
+        return next((f"{where}/{path}" for part, where in replicas.items() if path.startswith(part)), None)
+
+    return capture_tree(tree, alike=alike)
 
 
-def load(engine: Any, path: str) -> None:
-    """Go back to what `save` wrote, in a new process or in the one that wrote it."""
-    state = torch.load(Path(path) / _FILE, weights_only=False, map_location="cpu")
-    with _loaded(engine), torch.no_grad():
-        for module, saved in zip(_modules(engine), state["modules"], strict=True):
-            for name, tensor in _tensors(module).items():
-                tensor.copy_(saved[name])
-        for optimizer, saved in zip(_optimizers(engine), state["optimizers"], strict=True):
-            _load_optimizer(optimizer, saved)
-        _load_scheduler(engine.lr_scheduler, state["scheduler"])
-    _set_random_states(state["random"])
+def restore(engine: Any, saved: SavedState) -> None:
+    """Go back to what `capture` named, in a new process or in the one that captured it."""
+    tree = tree_of(saved)
+    parts = optimizer_state.parts_of(engine.optimizer)
+    with torch.no_grad():
+        weights = _at_rest(engine, parts)
+        for part, tensors in weights.parts.items():
+            copy_into(tensors, tree["weights"][part], what=f"weights.{part}")
+        copy_into(weights.buffers, tree["buffers"], what="buffers")
+        optimizer_state.restore_parts(parts, tree["optimizers"], within=weights.storages)
+    if tree["scaler"] is not None:
+        engine.scaler.load_state_dict(tree["scaler"])
+    _restore_scheduler(engine.lr_scheduler, tree["scheduler"])
+    _forget_derived(engine)
+    random_state.set_to(tree["random"])
 
 
-@contextlib.contextmanager
-def _loaded(engine: Any) -> Iterator[None]:
-    """What verl has moved away from the device between two calls is there."""
-    told = {"model": engine._is_offload_param, "optimizer": engine._is_offload_optimizer, "grad": False}
-    if not (told["model"] or told["optimizer"]):
-        yield
-        return
-    from verl.utils.device import get_device_name
+def _at_rest(engine: Any, parts: list[optimizer_state.OptimizerPart]) -> EngineWeights:
+    """The weights where verl keeps them between two calls.
 
-    engine.to(device=get_device_name(), **told)
-    try:
-        yield
-    finally:
-        engine.to(device="cpu", **told)
-
-
-# ---- tensors
+    A manual `to` may have left them on the device of an engine that is told to offload. They are then offloaded here,
+    since the next call would do so and free the memory that was captured.
+    """
+    weights = weights_of(engine)
+    model = engine._is_offload_param and weights.is_loaded
+    optimizer = engine._is_offload_optimizer and optimizer_state.is_loaded(parts)
+    if model or optimizer:
+        engine.to(device="cpu", model=model, optimizer=optimizer, grad=model)
+        weights = weights_of(engine)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()  # verl offloads without waiting for the copy; the host may not read it before
+    return weights
 
 
-def _local(tensor: Any) -> Any:
-    """This rank's part of a tensor that may be spread over ranks."""
-    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+# ---- scaler, schedule, and what is derived from weights
 
 
-def _modules(engine: Any) -> list[Any]:
-    return list(engine.module) if isinstance(engine.module, list | tuple) else [engine.module]
-
-
-def _tensors(module: Any) -> dict[str, Any]:
-    named = [*module.named_parameters(), *module.named_buffers()]
-    return {name: _local(tensor.detach()) for name, tensor in named}
-
-
-# ---- optimizers
-
-
-def _optimizers(engine: Any) -> list[torch.optim.Optimizer]:
-    """torch's own, which Megatron wraps once or twice."""
-    if engine.optimizer is None:
-        return []
-    chained = getattr(engine.optimizer, "chained_optimizers", [engine.optimizer])
-    return [one if isinstance(one, torch.optim.Optimizer) else one.optimizer for one in chained]
-
-
-def _optimizer_state(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
-    return [
-        {
-            "options": {key: value for key, value in group.items() if key != "params"},
-            "params": [_local(param.detach()) for param in group["params"]],
-            "moments": [
-                {key: _local(value) for key, value in optimizer.state.get(param, {}).items()}
-                for param in group["params"]
-            ],
-        }
-        for group in optimizer.param_groups
-    ]
-
-
-def _load_optimizer(optimizer: torch.optim.Optimizer, saved_groups: list[dict[str, Any]]) -> None:
-    for group, saved in zip(optimizer.param_groups, saved_groups, strict=True):
-        group.update(saved["options"])
-        for param, tensor, moments in zip(group["params"], saved["params"], saved["moments"], strict=True):
-            _local(param.detach()).copy_(tensor)
-            optimizer.state.pop(param, None)
-            if moments:
-                optimizer.state[param] = {key: _like(param, value) for key, value in moments.items()}
-
-
-def _like(param: Any, value: Any) -> Any:
-    """A moment as the optimizer keeps it: where its parameter is, and spread as that is."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    if value.ndim == 0:  # a count of steps, which torch keeps where it was made
-        return value
-    if not hasattr(param, "to_local"):
-        return value.to(param.device)
-    from torch.distributed.tensor import DTensor
-
-    return DTensor.from_local(
-        value.to(param.device), param.device_mesh, param.placements, shape=param.shape, stride=param.stride()
-    )
-
-
-# ---- schedule and chance
+def _scaler_state(engine: Any) -> Any:
+    """Of fp16 on FSDP. Megatron's is part of its optimizer."""
+    scaler = getattr(engine, "scaler", None)
+    return None if scaler is None else scaler.state_dict()
 
 
 def _scheduler_state(scheduler: Any) -> Any:
+    """torch's own leaves out the function of a LambdaLR, which verl makes of the config again."""
     if scheduler is None:
         return None
     return scheduler.num_steps if hasattr(scheduler, "num_steps") else scheduler.state_dict()
 
 
-def _load_scheduler(scheduler: Any, state: Any) -> None:
+def _restore_scheduler(scheduler: Any, state: Any) -> None:
     if scheduler is None:
         return
     if hasattr(scheduler, "num_steps"):  # Megatron's would add what it loads to what it has
@@ -147,31 +100,9 @@ def _load_scheduler(scheduler: Any, state: Any) -> None:
         scheduler.load_state_dict(state)
 
 
-def _random_states() -> dict[str, Any]:
-    states: dict[str, Any] = {
-        "python": random.getstate(),
-        "numpy": np.random.get_state(),
-        "torch": torch.get_rng_state(),
-    }
-    if torch.cuda.is_available():
-        states["cuda"] = torch.cuda.get_rng_state()
-    if tracker := _megatron_tracker():
-        states["megatron"] = tracker.get_states()
-    return states
+def _forget_derived(engine: Any) -> None:
+    """Quantization-aware training on FSDP keeps scales of the weights; verl forgets them after each step too."""
+    if getattr(engine, "_qat_enabled", False) and engine.engine_config.strategy != "megatron":
+        from verl.utils.qat.core import invalidate_all_scales
 
-
-def _set_random_states(states: dict[str, Any]) -> None:
-    random.setstate(states["python"])
-    np.random.set_state(states["numpy"])
-    torch.set_rng_state(states["torch"])
-    if "cuda" in states:
-        torch.cuda.set_rng_state(states["cuda"])
-    if "megatron" in states:
-        _megatron_tracker().set_states(states["megatron"])
-
-
-def _megatron_tracker() -> Any:
-    """Megatron's own random states, one for each kind of parallelism."""
-    if "megatron.core.tensor_parallel" not in sys.modules:
-        return None
-    return sys.modules["megatron.core.tensor_parallel"].get_cuda_rng_tracker()
+        invalidate_all_scales(engine.module)

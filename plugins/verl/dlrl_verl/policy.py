@@ -9,9 +9,10 @@ from typing import Any
 import ray
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
+from dlrl_core.workload.captured_state import CapturedState, SavedState
 from dlrl_verl import engine_state
 from dlrl_verl.weight_sync import ServerHandle, sending_weights
-from dlrl_verl.workloads import WorkerWorkload, exposing
+from dlrl_verl.workloads import WorkerWorkload, exposing, reading
 
 
 @exposing(ActorRolloutRefWorker)
@@ -26,6 +27,7 @@ class ActorWorkload(WorkerWorkload):
         rollout, job_id = self.worker.rollout, ray.get_runtime_context().get_job_id()
         rollout.zmq_handle = rollout.zmq_handle.replace(job_id, self._identity.run_id)
 
+    @reading
     def meet_servers(self, servers: Sequence[Sequence[Any]]) -> None:
         """These processes are the servers now: for each replica, that of each of its nodes."""
         rollout = self.worker.rollout
@@ -34,6 +36,7 @@ class ActorWorkload(WorkerWorkload):
         if known is None or known.is_gone or known.actor_id != actor._actor_id.hex():
             rollout.server_handle = ServerHandle(actor)
 
+    @reading
     def update_weights(self, global_steps: int | None = None, mode: str = "auto", only: Sequence[int] = ()) -> None:
         """Give the weights to this rank's server, and get along without one that dies meanwhile.
 
@@ -44,8 +47,8 @@ class ActorWorkload(WorkerWorkload):
         with sending_weights(self.worker, is_meant=is_meant):
             asyncio.run(self.worker.update_weights(global_steps=global_steps, mode=mode))
 
-    def save_state(self, path: str) -> None:
-        engine_state.save(self.worker.actor.engine, path)
+    def capture_state(self) -> CapturedState:
+        return engine_state.capture(self.worker.actor.engine)
 
-    def load_state(self, path: str) -> None:
-        engine_state.load(self.worker.actor.engine, path)
+    def restore_state(self, saved: SavedState) -> None:
+        engine_state.restore(self.worker.actor.engine, saved)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import pickle
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,6 +12,7 @@ from verl.trainer.ppo.ray_trainer import RayPPOTrainer
 from verl.utils import tracking
 
 from dlrl_adapter_kit.framework_seam import replaced
+from dlrl_adapter_kit.plain_json import from_plain, to_plain
 
 _LOOK_S = 1.0
 _SHOWN = {
@@ -56,7 +55,7 @@ class CommittingPPOTrainer(RayPPOTrainer):  # type: ignore[misc]
         found = None if progress else super()._load_checkpoint()
         if progress:
             self.global_steps = progress["global_step"]
-            self._load_data_order(unpacked(progress["data"]))
+            self._load_data_order(from_plain(progress["data"]))
             if self.config.algorithm.use_kl_in_reward:
                 self.kl_ctrl_in_reward.value = progress["kl_coefficient"]
         self.steps.began(self.global_steps)
@@ -67,7 +66,7 @@ class CommittingPPOTrainer(RayPPOTrainer):  # type: ignore[misc]
         if "training/global_step" not in metrics:
             return
         shown = {name: float(metrics[key]) for key, name in _SHOWN.items() if key in metrics}
-        progress = {"global_step": step, "data": packed(self._data_order())}
+        progress = {"global_step": step, "data": to_plain(self._data_order())}
         if self.config.algorithm.use_kl_in_reward:
             progress["kl_coefficient"] = float(self.kl_ctrl_in_reward.value)
         self.steps.done(step, shown, progress)
@@ -171,12 +170,3 @@ def _is_done(future: Future[Any]) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-def packed(value: Any) -> str:
-    """Any value of verl's own as text; a data loader's state holds tensors."""
-    return base64.b64encode(pickle.dumps(value)).decode()
-
-
-def unpacked(text: str) -> Any:
-    return pickle.loads(base64.b64decode(text))

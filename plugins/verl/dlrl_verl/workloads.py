@@ -15,10 +15,37 @@ import ray
 from verl.single_controller.base.decorator import MAGIC_ATTR
 from verl.workers.engine_workers import TrainingWorker
 
-from dlrl_core import BaseWorkload
+from dlrl_core import BaseWorkload, trainer_invocation
+from dlrl_core.workload.captured_state import CapturedState, SavedState
 from dlrl_verl import cpu, engine_state
 
 T = TypeVar("T", bound=type)
+M = TypeVar("M", bound=Callable[..., Any])
+
+READING = {
+    "compute_log_prob",
+    "compute_ref_log_prob",
+    "infer_batch",
+    "query_collect_info",
+    "query_dispatch_info",
+    "save_checkpoint",
+    "set_loss_fn",
+    "start_profile",
+    "step_profile",
+    "stop_profile",
+}
+"""The methods of verl's workers that leave trained state as it is: they run while a commit is being copied.
+
+With offloading, some of them load weights and offload them again. That leaves the captured memory as it was, since it
+is the one on the host (`engine_state`): FSDP makes new tensors on the way there and back, so that the captured ones
+stay; Megatron copies to the device, and back to the same memory of the host, byte for byte what is there. None of
+them touches the optimizer. All others count as changing state: `to` too, which frees memory of the device.
+"""
+
+
+def reading(method: M) -> M:
+    """Mark a method of a workload as one that does not change its state."""
+    return trainer_invocation(changes_state=False)(method)
 
 
 def exposing(worker_class: type) -> Callable[[T], T]:
@@ -42,7 +69,7 @@ def _delegate(name: str, public: str, method: Any) -> Callable[..., Any]:
 
     call.__name__ = call.__qualname__ = public
     call.__doc__ = getattr(method, "__doc__", None)
-    return call
+    return reading(call) if public in READING else call
 
 
 class WorkerWorkload(BaseWorkload):
@@ -57,14 +84,17 @@ class WorkerWorkload(BaseWorkload):
         os.environ.pop("LOCAL_WORLD_SIZE", None)
         self.worker = self.worker_class(*args, **kwargs)
 
+    @reading
     def lacks_gpu(self) -> bool:
         """Whether the models have to run on a CPU; the trainer's own process never has a GPU."""
         return cpu.is_needed()
 
+    @reading
     def job_and_run(self) -> tuple[str, str]:
         """The job's name, and what tells this run of it from all others."""
         return self._identity.job, self._identity.run_id
 
+    @reading
     def place(self) -> tuple[str, tuple[str, ...]]:
         """The node it is on, and its devices there."""
         return ray.get_runtime_context().get_node_id(), self.device_ids
@@ -80,8 +110,8 @@ class CriticWorkload(WorkerWorkload):
 
     worker_class = TrainingWorker
 
-    def save_state(self, path: str) -> None:
-        engine_state.save(self.worker.engine, path)
+    def capture_state(self) -> CapturedState:
+        return engine_state.capture(self.worker.engine)
 
-    def load_state(self, path: str) -> None:
-        engine_state.load(self.worker.engine, path)
+    def restore_state(self, saved: SavedState) -> None:
+        engine_state.restore(self.worker.engine, saved)

@@ -12,12 +12,15 @@ from dlrl_verl.config.settings import REWARD_MODEL, ROLLOUT, Settings
 
 ACTOR = "actor_rollout_ref.actor"
 REFERENCE = "actor_rollout_ref.ref"
+ENGINES = ("fsdp", "fsdp2", "fsdp_turbo", "veomni", "megatron")
+TORCH_OPTIMIZERS = ("Adam", "AdamW", "SGD")
+MEGATRON_OPTIMIZERS = ("adam", "sgd")
 
 
 def contradictions(settings: Settings, places: Places) -> list[str]:
     """Every contradiction, with the places of the keys that are part of it."""
     judge = _Judge(settings, places)
-    early = (judge.counts, judge.unsupported, judge.servers, judge.rollout, judge.reward_model)
+    early = (judge.counts, judge.unsupported, judge.state, judge.servers, judge.rollout, judge.reward_model)
     first = [problem for rule in early for problem in rule()]
     late = (judge.parallelism, judge.scorers, judge.batches)
     return first or [problem for rule in late for problem in rule()]
@@ -56,6 +59,35 @@ class _Judge:
             yield f"{self._shown('actor_rollout_ref.hybrid_engine')} leaves no rollout servers; verl's PPO needs true"
         if self._get["distillation.enabled"]:
             yield f"{self._shown('distillation.enabled')} needs a teacher, and dlrl has no role for one"
+
+    def state(self) -> Iterator[str]:
+        """Engines and optimizers whose state a commit can't hold."""
+        for section in (ACTOR, *(("critic",) if self._get.has_critic else ())):
+            strategy, optimizer = f"{section}.strategy", f"{section}.optim.optimizer"
+            if self._get[strategy] not in (None, *ENGINES):
+                yield f"{self._shown(strategy)}: dlrl can't commit the state of this engine; say {_either(ENGINES)}"
+            elif self._get[strategy] == "megatron":
+                yield from self._megatron_state(section, optimizer)
+            elif self._get[strategy] == "veomni":
+                continue  # it has names of its own for optimizers, and wraps some: the first commit judges their class
+            elif self._get[optimizer] not in (None, *TORCH_OPTIMIZERS):
+                names = _either(TORCH_OPTIMIZERS)
+                yield f"{self._shown(optimizer)}: dlrl can't commit the state of this optimizer; say {names}"
+            elif self._get[f"{section}.optim.optimizer_impl"] not in (None, "torch.optim"):
+                shown = self._shown(f"{section}.optim.optimizer_impl")
+                yield f"{shown}: dlrl can't commit the state of these optimizers; say 'torch.optim'"
+
+    def _megatron_state(self, section: str, optimizer: str) -> Iterator[str]:
+        if self._get[optimizer] not in (None, *MEGATRON_OPTIMIZERS):
+            names = _either(MEGATRON_OPTIMIZERS)
+            yield f"{self._shown(optimizer)}: dlrl can't commit the state of this optimizer; say {names}"
+        whole = f"{section}.megatron.use_megatron_fsdp"
+        if self._get[whole]:
+            yield f"{self._shown(whole)}: dlrl can't commit the state of Megatron's own FSDP; leave it out"
+        for late in ("megatron.override_ddp_config", "optim.override_optimizer_config"):
+            key = f"{section}.{late}.overlap_param_gather"
+            if self._get[key]:
+                yield f"{self._shown(key)} leaves weights incomplete between two steps, so dlrl can't commit them"
 
     def servers(self) -> Iterator[str]:
         """What the rollout servers are, and how weights reach them."""
@@ -173,3 +205,7 @@ class _Judge:
             yield f"key '{new}' is missing; say it, or let verl find it with 'use_dynamic_bsz=True'"
         elif len(given) == 2:
             yield f"{self._list(old, new)} say the same in two ways; leave the first out"
+
+
+def _either(names: tuple[str, ...]) -> str:
+    return " or ".join(f"'{name}'" for name in names)

@@ -26,6 +26,7 @@ def prepare_megatron() -> None:
     after_import("mbridge.core.llm_bridge", _local_layers)
     after_import("mbridge.core.bridge", _names_of_norms)
     after_import("verl.workers.config.engine", _float32)
+    after_import("verl.utils.megatron_utils", _memory_not_pinned)
 
 
 # ---- calls of CUDA
@@ -46,7 +47,7 @@ class _TorchWithoutCuda(types.ModuleType):
 
 def _on_cpu(make: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(make)
-    def made(*args: Any, device: Any = None, **kwargs: Any) -> Any:
+    def made(*args: Any, device: Any = None, pin_memory: bool = False, **kwargs: Any) -> Any:
         return make(*args, device="cpu" if device == "cuda" else device, **kwargs)
 
     return made
@@ -59,6 +60,11 @@ def _torch_without_cuda(module: Any) -> None:
     """Megatron makes tensors on 'cuda' and asks torch.cuda, by these names. Its modules, and only they, see another."""
     if vars(module).get("torch") is torch:
         module.torch = _TORCH
+
+
+def _memory_not_pinned(module: Any) -> None:
+    """verl offloads weights of Megatron to pinned memory, which only a GPU has a use for."""
+    module.torch = _TORCH
 
 
 def _tensors_of_cuda() -> None:
