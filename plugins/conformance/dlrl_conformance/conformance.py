@@ -328,11 +328,15 @@ class AdapterConformance:
         self._join_cluster()
         name = f"conformance-{uuid.uuid4().hex[:8]}"
         with tempfile.TemporaryDirectory() as home, patch.dict(os.environ, DLRL_HOME=home):
-            with submitted(self.builder(config).allow_chaos().restart_budget(**_PLENTY).build(), name) as job:
+            with submitted(self._watched(config), name) as job:
                 run = _Run(job=job)
                 yield run
                 run_id = job.look().view["run_id"]
             run.left = wait_until_gone(lambda: left_of(name, run_id, run.trail), self.gone_s)
+
+    def _watched(self, config: Any) -> RLJob:
+        """The job with every step committed, so that each death can cost one step at most."""
+        return self.builder(config).commits(every=1).allow_chaos().restart_budget(**_PLENTY).build()
 
     def _finished(self, job: WatchedJob) -> tuple[Look, JobResult]:
         """The job at its end, with all steps done and the last one committed."""

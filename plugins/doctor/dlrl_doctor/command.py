@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def doctor(
     address: Address = None,
-    clean: Annotated[bool, typer.Option("--clean", help="Remove the folders of local Rays that were killed.")] = False,
+    clean: Annotated[bool, typer.Option("--clean", help="Remove what killed runs left: local Rays, state.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check this machine, and the cluster if one is named, and say what to do.

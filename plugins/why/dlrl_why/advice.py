@@ -52,6 +52,8 @@ def _about_cause(evidence: Evidence, incidents: Sequence[Incident]) -> list[str]
                 return [f"see in its stacks where it hung: dlrl why {evidence.name} --json"]
             case FindingKind.USER_ERROR:
                 return ["see to the error in your code; if it comes again at the same step, the job fails"]
+            case FindingKind.COMMIT_LOST:
+                return ["bring back what the first sentence names, or begin anew by submitting the job again"]
             case FindingKind.PROCESS_DIED:
                 node = f"of node {evidence.node_address(one.node_id)}" if one.node_id else "of its node"
                 return [f"find out why it died: in the system's log {node} and in Ray's worker logs there"]
