@@ -39,7 +39,7 @@ test-core: lint  ## those that need no framework
 	$(call in_two,$(CORE),not long)
 
 test-openrlhf: venv-openrlhf  ## those with real OpenRLHF, DeepSpeed and vLLM
-	$(call in_two,$(OPENRLHF),framework and not long,--timeout 900 tests/openrlhf_config tests/openrlhf_runs)
+	$(call in_two,$(OPENRLHF),framework and not long,--timeout 900 tests/adapter_kit tests/openrlhf_config tests/openrlhf_runs)
 
 test-verl: venv-verl  ## those with real verl, Megatron, FSDP and vLLM
 	$(call in_two,$(VERL),framework and not long,--timeout 900 tests/verl_config tests/verl_runs)

@@ -45,6 +45,7 @@ SAMPLES = [
     errors.ChaosNotAllowedError("x"),
     errors.CallTimeoutError(role="actor", method="m", timeout_s=1, missing=[1], results={0: "r"}),
     errors.TrainerError("x", CAUSE),
+    errors.CommitLostError("x"),
     errors.ContextError("x"),
     errors.SchemaError("x"),
     errors.StoreError("x"),

@@ -60,5 +60,5 @@ def builder(words: Sequence[str], **env: str) -> RLJobBuilder:
 
 def start(name: str, words: Sequence[str], **env: str) -> Watched:
     """Submit the job with budgets that allow what tests do to it."""
-    job = builder(words, **env).restart_budget(**BUDGET).allow_chaos().build()
+    job = builder(words, **env).commits(every=1).restart_budget(**BUDGET).allow_chaos().build()
     return Watched(job.submit(name, blocking=False))

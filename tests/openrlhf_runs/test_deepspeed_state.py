@@ -1,4 +1,4 @@
-"""What a commit holds of a rank, with real DeepSpeed in two processes: all that the rank needs, and no more."""
+"""What a commit holds of a rank, with real DeepSpeed in one and two processes: all that the rank needs, and no more."""
 
 from __future__ import annotations
 
@@ -16,38 +16,71 @@ RANK = Path(__file__).parent / "deepspeed_rank.py"
 LIMIT_S = 300.0
 
 
-def both_ranks(stage: int, folder: Path) -> list[dict[str, Any]]:
+def run_ranks(case: str, folder: Path, part: str, *, ranks: int) -> list[tuple[int, str, str]]:
+    """How each rank ended, what it printed, and its errors."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
-    ranks = [
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"}
+    started = [
         subprocess.Popen(
-            [sys.executable, str(RANK), str(stage), str(folder)],
+            [sys.executable, str(RANK), case, str(folder), part],
             env={**os.environ, **meeting, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for rank in range(2)
+        for rank in range(ranks)
     ]
     try:
-        ended = [rank.communicate(timeout=LIMIT_S) for rank in ranks]
+        printed = [rank.communicate(timeout=LIMIT_S) for rank in started]
     finally:
-        for rank in ranks:
+        for rank in started:
             rank.kill()
-    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(error[-3000:] for _, error in ended)
-    return [json.loads(out.splitlines()[-1]) for out, _ in ended]
+    return [(rank.returncode, out, error) for rank, (out, error) in zip(started, printed, strict=True)]
 
 
-@pytest.mark.parametrize("stage", [2, 3])
-def test_each_rank_goes_back_to_what_it_committed(stage, tmp_path):
-    ranks = both_ranks(stage, tmp_path)
+def seen_by_ranks(case: str, folder: Path, part: str, *, ranks: int) -> list[dict[str, Any]]:
+    ended = run_ranks(case, folder, part, ranks=ranks)
+    assert [code for code, _, _ in ended] == [0] * ranks, "\n".join(error[-3000:] for _, _, error in ended)
+    return [json.loads(out.splitlines()[-1]) for _, out, _ in ended]
 
-    for seen in ranks:
-        assert seen["changed"], "training went on after the commit"
-        assert seen["restored"]
-        assert seen["parameters"] == ["1.bias", "1.weight"], "frozen parameters are not written"
-        assert seen["sleeps"] == (stage == 2), "the optimizer's state is where it was when the step began"
-    if stage == 2:
-        assert [seen["models"] for seen in ranks] == [{"mp_rank_00_model_states.pt": 2}] * 2, "written once on the node"
+
+@pytest.mark.parametrize(
+    ("case", "ranks"),
+    [
+        ("zero2", 1),
+        ("zero3", 1),
+        *((case, 2) for case in ("zero0", "zero1", "zero2", "zero3", "fp32_gradients1", "muon2")),
+    ],
+)
+def test_each_rank_goes_back_to_what_it_captured_and_trains_on_the_same(case, ranks, tmp_path):
+    whole = seen_by_ranks(case, tmp_path, "whole", ranks=ranks)
+    resumed = seen_by_ranks(case, tmp_path, "resumed", ranks=ranks)
+
+    for seen, new in zip(whole, resumed, strict=True):
+        assert seen["changed"], "training went on after the capture"
+        assert seen["is_by_reference"], "a change before the copy is in the copy"
+        assert seen["capture_wrote"] == seen["restore_wrote"] == [], "nothing was written, nothing unpickled"
+        assert seen["restored"], "in the process that captured"
+        assert seen["again"] == seen["undisturbed"], "losses and all tensors"
+        assert new["resumed"] == seen["undisturbed"], "in a new process"
+        assert seen["leaves_the_commit_alone"]
+        assert seen["parameters"] == ["1.bias", "1.weight", "2.bias", "2.weight"], "no frozen parameters"
+        assert not seen["holds_offload_buffers"], "the same bytes again, or old ones"
+        assert seen["sleeps"] == (case == "zero2"), "the optimizer's state is where it was when the step began"
+
+
+def test_what_ranks_hold_alike_has_the_same_name_and_bytes_on_all(tmp_path):
+    first, second = seen_by_ranks("zero2", tmp_path, "whole", ranks=2)
+
+    assert first["alike"] == second["alike"]
+    frozen, trained, average = 0, 2 * (8 * 8 + 8), 3 * (8 * 8 + 8)
+    assert first["alike_bytes"] == 2 * (frozen + trained + average), "all weights, in two bytes each"
+
+
+def test_an_optimizer_whose_state_is_not_known_is_refused_by_name(tmp_path):
+    ((code, _, error),) = run_ranks("sgd2", tmp_path, "whole", ranks=1)
+
+    assert code != 0
+    assert "DlrlError: a commit can't hold the state of optimizer 'torch.optim.sgd.SGD'" in error

@@ -139,9 +139,11 @@ def test_a_death_restarts_what_is_declared_and_nobody_else(ray_job, victim, rest
     assert (after.epoch == before.epoch) == (scope == "workload")
 
 
-@pytest.mark.parametrize("method", ["answer", "update", "save_state"])
-def test_a_death_in_the_middle_of_a_call_or_of_a_commit_restarts_the_victim(ray_job, method):
-    victim = "rollout-0" if method == "answer" else "actor-0"
+@pytest.mark.parametrize(
+    ("victim", "method"),
+    [("rollout-0", "answer"), ("actor-0", "update"), ("actor-0", "capture_state"), ("critic-0", "save_state")],
+)
+def test_a_death_in_the_middle_of_a_call_or_of_a_commit_restarts_the_victim(ray_job, victim, method):
     before = ray_job.steps_on()
     ray_job.chaos.inject(victim, "kill", method=method, nth=2)
     ray_job.wait_for_restart(victim, before)

@@ -50,7 +50,13 @@ def job(
     **config,
 ) -> RLJob:
     files = {name: str(folder / name) for name in ("mark", "log", "ledger")}
-    builder = RLJobBuilder().device_per_node(2).config({**files, "method": method, **config}).trainer(HERE, "Steps")
+    builder = (
+        RLJobBuilder()
+        .device_per_node(2)
+        .config({**files, "method": method, **config})
+        .commits(every=1)
+        .trainer(HERE, "Steps")
+    )
     builder = builder.actor(HERE, cls).total(total).failover(scope).allow_chaos()
     builder = builder.hang_limit(hang_limit) if hang_limit else builder
     return builder.restart_budget(workload=2, role=2, job=2, backoff_s=0.0).build()

@@ -1,16 +1,20 @@
-"""What a commit makes of deaths and errors, and which commits are copied. Without Ray; see the stand-ins."""
+"""What a commit makes of deaths, errors and lost state, and which commits are copied. Without Ray; see the stand-ins."""
 
 from __future__ import annotations
 
 import uuid
 
 import pytest
-from ray_stand_in import JobStandIn, use_stand_in
+from ray_stand_in import JobStandIn, Ref, use_stand_in
 
-from dlrl_core.errors import WorkloadCallError, WorkloadDiedError
+from dlrl_core.context.commits_report import CommitsReport
+from dlrl_core.errors import CommitLostError, WorkloadCallError, WorkloadDiedError
+from dlrl_core.trainer.commit_budget import CommitPace
 from dlrl_core.trainer.commits import Commits, DurableTurns
 from dlrl_core.trainer.workload_directory import RestartFit
-from dlrl_core.workload.state_files import Commit, DurableCommits
+from dlrl_core.workload.committed_state import CommitOutcome, HeldCommits
+from dlrl_core.workload.durable_state import DurableStatus
+from dlrl_core.workload.version_folder import Commit
 
 
 @pytest.fixture(autouse=True)
@@ -18,15 +22,103 @@ def _stand_in(monkeypatch):
     use_stand_in(monkeypatch)
 
 
-def commits_of(job: JobStandIn) -> Commits:
-    return Commits(job.directory, job.handles_of("actor"), run_id=uuid.uuid4().hex, known=None, durable_every=5)
+class Told:
+    """What the commits have told: the last that counts, and their report."""
+
+    commit: Commit | None = None
+    report: CommitsReport | None = None
+
+    def __call__(self, commit: Commit | None, report: CommitsReport) -> None:
+        self.commit, self.report = commit, report
 
 
-def commit(commits: Commits, job: JobStandIn) -> None:
-    """The first one, which is durable at once."""
+def commits_of(job: JobStandIn, *, known: Commit | None = None, told: Told | None = None, every: int = 1) -> Commits:
+    return Commits(
+        job.directory,
+        job.handles_of("actor"),
+        run_id=uuid.uuid4().hex,
+        known=known.to_json() if known else None,
+        durable_every=5,
+        pace=CommitPace(every=every),
+        on_news=told or Told(),
+    )
+
+
+def outcome(error: str | None = None, durable: DurableStatus | None = None) -> CommitOutcome:
+    return CommitOutcome(error=error, size=100, waited_s=0.0, cpu_s=0.0, durable=durable or DurableStatus())
+
+
+def commit(commits: Commits, job: JobStandIn, step: int = 0, *outcomes: CommitOutcome | Ref) -> None:
+    """Begin one; its outcomes are there at once unless the test says otherwise."""
+    for index, handle in enumerate(job.handles_of("actor")):
+        handle.ray_actor.will += [None, outcomes[index] if outcomes else outcome()]
+    commits.commit(step, {}, is_durable=False)
+
+
+# ---- counting
+
+
+def test_a_commit_counts_when_all_ranks_hold_it_and_not_before():
+    job, told = JobStandIn("actor"), Told()
+    commits = commits_of(job, told=told)
+    late = Ref(outcome(), is_pending=True)
+    commit(commits, job, 0, outcome(), late)
+    commits.poll()
+    assert told.commit is None
+    assert not job.directory.has_commit
+    late.is_pending = False
+    commits.poll()
+    assert told.commit is not None and told.commit.step == 0
+    assert job.directory.has_commit
+    assert [process.done["counted"] for process in job.processes.values()] == [1, 1]
+
+
+def test_the_next_commit_begins_when_the_last_one_counts():
+    job, told = JobStandIn("actor"), Told()
+    commits = commits_of(job, told=told)
+    commit(commits, job, 0)
+    for process in job.processes.values():
+        process.will.append(None)  # of `counted`
+    commit(commits, job, 1)
+    assert told.commit.step == 0
+    assert [process.done["begin_commit"] for process in job.processes.values()] == [2, 2]
+
+
+def test_a_commit_that_one_rank_could_not_keep_does_not_count_and_the_next_is_tried():
+    job, told = JobStandIn("actor"), Told()
+    commits = commits_of(job, told=told)
+    commit(commits, job, 0)
+    commits.poll()
+    commit(commits, job, 1, outcome(), outcome("commit 2 could not be kept in memory: no space"))
+    commits.poll()
+    assert told.commit.step == 0
+    assert told.report.trouble == "commit 2 could not be kept in memory: no space (workload 'actor-1')"
+    commit(commits, job, 2)
+    commits.poll()
+    assert told.commit.step == 2
+    assert told.report.trouble is None
+
+
+def test_steps_are_left_out_as_the_pace_says():
+    job = JobStandIn("actor")
+    commits = commits_of(job, every=3)
+    for step in range(2):
+        commits.commit(step, {}, is_durable=False)
+    assert job.processes["actor-0"].done["begin_commit"] == 0
+    commit(commits, job, 2)
+    assert job.processes["actor-0"].done["begin_commit"] == 1
+
+
+def test_a_durable_commit_is_never_left_out():
+    job = JobStandIn("actor")
+    commits = commits_of(job, every=100)
     for handle in job.handles_of("actor"):
-        handle.ray_actor.will += [DurableCommits(is_copying=False, commits=frozenset()), None]
-    commits.commit(0, {}, is_durable=False)
+        handle.ray_actor.will += [None, outcome(), None, None, DurableStatus()]
+    commits.commit(0, {}, is_durable=True)
+    assert [process.done["make_durable"] for process in job.processes.values()] == [1, 1]
+
+
+# ---- deaths and errors
 
 
 def test_an_error_of_a_hook_that_a_peers_death_is_behind_leads_back_to_the_commit():
@@ -39,7 +131,21 @@ def test_an_error_of_a_hook_that_a_peers_death_is_behind_leads_back_to_the_commi
         commits.commit(0, {}, is_durable=False)
 
 
-def test_an_error_of_a_hook_is_the_users_while_everybody_lives():
+def test_a_rank_that_dies_while_it_copies_leads_back_to_the_commit():
+    job, told = JobStandIn("actor", going_back=("actor",)), Told()
+    commits = commits_of(job, told=told)
+    commit(commits, job, 0)
+    commits.poll()
+    commit(commits, job, 1, outcome(), Ref(job.processes["actor-1"].death()))
+    job.kill("actor-1")
+    commits.poll()
+    assert told.commit.step == 0
+    with pytest.raises(RestartFit):
+        commits.commit(2, {}, is_durable=False)
+    assert told.commit.step == 0
+
+
+def test_an_error_of_a_hook_is_the_users_while_every_process_lives():
     job = JobStandIn("actor")
     survivor = job.processes["actor-0"]
     survivor.will.append(survivor.collective_error())
@@ -47,15 +153,18 @@ def test_an_error_of_a_hook_is_the_users_while_everybody_lives():
         commits_of(job).commit(0, {}, is_durable=False)
 
 
-def test_a_hook_that_another_roles_death_broke_is_trusted_no_more():
+def test_a_hook_that_another_roles_death_broke_leads_back_to_the_commit():
     job = JobStandIn("actor", "rollout")
     commits = commits_of(job)
     survivor = job.processes["actor-0"]
     survivor.will.append(survivor.collective_error())
     job.kill("rollout-0")
-    with pytest.raises(WorkloadDiedError, match="workload 'rollout-0' died, and 'save' failed with it"):
+    with pytest.raises(WorkloadDiedError, match="workload 'rollout-0' died, and 'begin_commit' failed with it"):
         commits.commit(0, {}, is_durable=False)
+    job.processes["actor-1"].will.clear()
     commit(commits, job)
+    commits.poll()
+    survivor.will.clear()
     survivor.will.append(survivor.collective_error())
     job.kill("rollout-0")
     with pytest.raises(RestartFit):
@@ -68,45 +177,117 @@ def test_nothing_is_committed_by_a_trainer_that_has_to_go_back():
     job.directory.is_behind = True
     with pytest.raises(RestartFit):
         commits.commit(0, {}, is_durable=False)
-    assert job.processes["actor-0"].done["save"] == 0
+    assert job.processes["actor-0"].done["begin_commit"] == 0
 
 
-def test_without_a_common_commit_every_rank_forgets_its_own():
-    job = JobStandIn("actor")
-    stale = Commit(version=1, id="stale", step=0, progress={}).to_json()
-    job.processes["actor-0"].will.append([stale])
-    job.processes["actor-1"].will.append([])
-    commits = commits_of(job)
+# ---- going back
+
+
+def a_commit(version: int) -> Commit:
+    return Commit(version=version, id=f"id{version}", step=version - 1, progress={})
+
+
+def held(*versions: int, counted: tuple[int, ...] = ()) -> HeldCommits:
+    return HeldCommits(
+        commits={f"id{one}": a_commit(one).to_json() for one in versions},
+        counted=frozenset(f"id{one}" for one in counted),
+        place="/memory",
+    )
+
+
+def restoring(*answers: HeldCommits, known: Commit | None = None) -> tuple[JobStandIn, Commits, Told]:
+    job, told = JobStandIn("actor"), Told()
+    for handle, answer in zip(job.handles_of("actor"), answers, strict=True):
+        handle.ray_actor.will += [answer, None, True]
+    return job, commits_of(job, known=known, told=told), told
+
+
+def test_the_newest_commit_that_all_ranks_hold_is_restored_and_nothing_is_removed():
+    job, commits, told = restoring(held(4, 5), held(3, 4))
+    commits.restore_last()
+    assert commits.last == told.commit == a_commit(4)
+    assert [set(process.done) for process in job.processes.values()] == [{"held", "damage", "restore"}] * 2
+
+
+def test_numbers_are_never_used_twice():
+    job, commits, _ = restoring(held(4, 9), held(4))
+    commits.restore_last()
+    commit(commits, job, 4)
+    assert commits.last.version == 10
+
+
+def test_a_commit_that_never_counted_on_all_ranks_is_a_fresh_start():
+    _, commits, told = restoring(held(1), held())
     commits.restore_last()
     assert commits.last is None
-    assert [process.done["forget"] for process in job.processes.values()] == [1, 1]
+    assert told.commit is None
+
+
+@pytest.mark.parametrize(
+    ("answers", "known"),
+    [
+        ((held(5, counted=(5,)), held()), None),
+        ((held(5), held()), a_commit(5)),
+        ((held(), held()), a_commit(5)),
+        ((held(5, counted=(5,)), held(6)), None),
+    ],
+    ids=["one rank lost it", "the record knows it", "all lost it", "they hold different ones"],
+)
+def test_a_commit_that_counted_and_is_lost_is_never_step_0(answers, known):
+    job, commits, _ = restoring(*answers, known=known)
+    with pytest.raises(CommitLostError, match="is lost: . of 2 ranks hold one"):
+        commits.restore_last()
+    assert all(process.done["restore"] == 0 for process in job.processes.values())
+
+
+def test_the_error_of_a_lost_commit_names_rank_and_place():
+    _, commits, _ = restoring(held(5, counted=(5,)), held(), known=a_commit(5))
+    with pytest.raises(CommitLostError) as caught:
+        commits.restore_last()
+    assert str(caught.value) == (
+        "the commit of step 5 is lost: 1 of 2 ranks hold one, and none that all hold; missing at 'actor-1' in '/memory'"
+    )
+
+
+def test_a_damaged_commit_is_skipped_by_name_for_the_one_before():
+    job, commits, told = restoring(held(4, 5, counted=(4, 5)), held(4, 5, counted=(4, 5)), known=a_commit(5))
+    first, second = (handle.ray_actor for handle in job.handles_of("actor"))
+    first.will.clear()
+    second.will.clear()
+    first.will += [held(4, 5), None, held(4, 5), None, True]
+    second.will += [held(4, 5), "'/memory/5' is damaged", held(4), None, True]
+    commits.restore_last()
+    assert commits.last == a_commit(4)
+    assert told.report.trouble == (
+        "the commit of step 5 is lost, training goes on after step 4: '/memory/5' is damaged; 'actor-1' has it not in '/memory'"
+    )
+    assert [process.done["restore"] for process in job.processes.values()] == [1, 1]
 
 
 # ---- which commits are copied
 
 
-def a_commit(version: int) -> Commit:
-    return Commit(version=version, id=f"id{version}", step=version, progress={})
+def answer(*versions: int, copying: int | None = None, error: str | None = None) -> DurableStatus:
+    return DurableStatus(
+        commits=frozenset((one, f"id{one}") for one in versions), copying=copying and f"id{copying}", error=error
+    )
 
 
-def answer(*versions: int, is_copying: bool = False) -> DurableCommits:
-    return DurableCommits(is_copying=is_copying, commits=frozenset((one, f"id{one}") for one in versions))
-
-
-def taken(turns: DurableTurns, version: int, *answers: DurableCommits) -> bool:
+def taken(turns: DurableTurns, version: int, *answers: DurableStatus) -> bool:
     is_taken = turns.takes(a_commit(version))
     turns.heard(answers)
     return is_taken
 
 
-def test_every_so_many_commits_are_copied():
+def test_the_first_commit_and_every_so_many_are_copied():
     turns = DurableTurns(3)
-    assert [version for version in range(1, 10) if taken(turns, version, answer(1, 3, 6, 9))] == [3, 6, 9]
+    assert [version for version in range(1, 10) if taken(turns, version, answer(1, 3, 6, 9))] == [1, 3, 6, 9]
 
 
 def test_a_turn_waits_while_a_rank_still_copies_the_last_one():
     turns = DurableTurns(2)
-    slow = answer(1, is_copying=True)
+    slow = answer(1, copying=2)
+    taken(turns, 1, answer(1))
     assert taken(turns, 2, answer(1), slow)
     assert not taken(turns, 3, answer(1, 2), slow)
     assert not taken(turns, 4, answer(1, 2), slow)
@@ -116,15 +297,17 @@ def test_a_turn_waits_while_a_rank_still_copies_the_last_one():
 
 def test_after_a_copy_that_failed_the_next_commit_is_tried():
     turns = DurableTurns(10)
-    assert taken(turns, 10, answer(1, is_copying=True), answer(1))
-    assert not taken(turns, 11, answer(1, 10), answer(1))
-    assert taken(turns, 12, answer(1, 10), answer(1))
+    taken(turns, 1, answer(1), answer(1))
+    assert taken(turns, 10, answer(1, copying=10), answer(1))
+    assert not taken(turns, 11, answer(1, 10), answer(1, error="full"))
+    assert turns.error == "full"
+    assert taken(turns, 12, answer(1, 10), answer(1, 12))
 
 
 def test_the_newest_version_that_all_ranks_have_is_known():
     turns = DurableTurns(10)
     assert turns.on_all is None
     turns.heard([answer(1, 10, 20), answer(1, 10)])
-    assert turns.on_all == 10
-    turns.heard([answer(1), DurableCommits(is_copying=False, commits=frozenset({(1, "another attempt")}))])
+    assert turns.on_all == "id10"
+    turns.heard([answer(1), DurableStatus(commits=frozenset({(1, "another attempt")}))])
     assert turns.on_all is None

@@ -35,11 +35,11 @@ class Done:
 def builder_of(name: str, folder: Path) -> RLJobBuilder:
     files = {file: str(folder / file) for file in ("mark", "log")}
     if name in ("update", "save_state"):
-        builder = RLJobBuilder().config({**files, "dies_in": name}).trainer(HERE, "Updates")
+        builder = RLJobBuilder().commits(every=1).config({**files, "dies_in": name}).trainer(HERE, "Updates")
         builder = builder.actor(HERE, "Linked").total(2).failover("role")
     else:
         trainer = "Broadcasts" if name in BROADCASTS else "Joins"
-        builder = RLJobBuilder().config({**files, **BROADCASTS.get(name, {})}).trainer(HERE, trainer)
+        builder = RLJobBuilder().commits(every=1).config({**files, **BROADCASTS.get(name, {})}).trainer(HERE, trainer)
         builder = builder.actor(HERE, "Sender").failover("role")
         builder = builder.rollout(HERE, "Engine").total(2).failover("workload")
     return builder.device_per_node(3).restart_budget(backoff_s=0.0)

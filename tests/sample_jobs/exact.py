@@ -11,8 +11,12 @@ import os
 import time
 from pathlib import Path
 
-from dlrl_core import BaseTrainer, BaseWorkload
+import numpy as np
 
+from dlrl_core import BaseTrainer, BaseWorkload
+from dlrl_core.workload.captured_state import arrays_of, capture_arrays
+
+BALLAST = 500_000
 MODULUS = 2**61 - 1
 
 
@@ -94,6 +98,32 @@ class Stateful(BaseWorkload):
 
     def pid(self):
         return os.getpid()
+
+
+class Buffered(Stateful):
+    """The same with its values in an array that each update changes in place, and much that only has to be copied."""
+
+    def init_model(self, seed):
+        super().init_model(seed)
+        self.array = np.array(self.numbers.values, dtype=np.int64)
+        self.ballast = np.full(BALLAST, self.array[0])
+
+    def update(self, step, batch):
+        digest = super().update(step, batch)
+        self.array[:] = self.numbers.values
+        self.ballast[:] = self.array[0]
+        return digest
+
+    def capture_state(self):
+        applied = np.array(self.numbers.applied, dtype=np.int64)
+        return capture_arrays({"array": self.array, "ballast": self.ballast, "applied": applied})
+
+    def restore_state(self, saved):
+        arrays = arrays_of(saved)
+        self.array, self.ballast = arrays["array"].copy(), arrays["ballast"].copy()
+        self.numbers = Numbers(self.role.value, self.rank, 0)
+        self.numbers.values, self.numbers.applied = self.array.tolist(), arrays["applied"].tolist()
+        assert (self.ballast == self.array[0]).all(), "the copy was made while the state changed"
 
 
 class Pure(BaseWorkload):

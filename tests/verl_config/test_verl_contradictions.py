@@ -72,6 +72,16 @@ CASES = [
     ("algorithm.filter_groups.enable=True", "is of verl's v1 trainer alone", False),
     ("actor_rollout_ref.hybrid_engine=False", "verl's PPO needs true", False),
     ("distillation.enabled=True", "needs a teacher, and dlrl has no role for one", False),
+    ("actor_rollout_ref.actor.optim.optimizer=Adamax", "say 'Adam' or 'AdamW' or 'SGD'", False),
+    ("actor_rollout_ref.actor.optim.optimizer_impl=torchao.optim", "say 'torch.optim'", False),
+    ("critic.optim.optimizer=Adamax", "'critic.optim.optimizer=Adamax' (word 4): dlrl can't commit", False),
+    (f"{MEGATRON}.use_megatron_fsdp=True", "can't commit the state of Megatron's own FSDP", False),
+    (
+        "model_engine=megatron +actor_rollout_ref.actor.megatron.override_ddp_config.overlap_param_gather=True",
+        "overlap_param_gather=True' (word 5) leaves weights incomplete between two steps",
+        False,
+    ),
+    ("model_engine=megatron actor_rollout_ref.actor.optim.optimizer=muon", "say 'adam' or 'sgd'", False),
     (f"{ROLLOUT}.checkpoint_engine.backend=nccl", "is for rollouts on devices of their own", False),
 ]
 """Overrides, what is said about them, and whether verl's own check would say something too."""
@@ -123,6 +133,10 @@ def test_a_contradiction_is_named_with_its_keys_and_their_places(words, problem,
         (
             {**REWARD_MODEL, "reward__reward_model__rollout__tensor_model_parallel_size": 3},
             "make 4 devices; with 'reward.reward_model.rollout.tensor_model_parallel_size=3' (in the config)",
+        ),
+        (
+            {"actor_rollout_ref__actor__strategy": "torchtitan"},
+            "'actor_rollout_ref.actor.strategy=torchtitan' (in the config): dlrl can't commit the state of this engine",
         ),
         ({"critic__ppo_mini_batch_size": 16}, "is less than 'critic.ppo_mini_batch_size=16' (in the config)"),
     ],

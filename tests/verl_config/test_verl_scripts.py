@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from verl_sources import PLANNED, REFUSED, SCRIPTS, UNSUPPORTED, job_of, job_of_script, needs_verl
+from verl_sources import NOT_COMMITTED, PLANNED, REFUSED, SCRIPTS, UNSUPPORTED, job_of, job_of_script, needs_verl
 
 from dlrl_core.errors import SpecError
 
@@ -40,7 +40,7 @@ def test_a_plan_has_the_roles_and_the_pool_of_the_script(name):
     assert (spec.node_num, spec.device_per_node) == shape
 
 
-@pytest.mark.parametrize(("name", "reason"), {**REFUSED, **UNSUPPORTED}.items())
+@pytest.mark.parametrize(("name", "reason"), [*REFUSED.items(), *UNSUPPORTED.items(), *NOT_COMMITTED.items()])
 def test_a_script_that_verl_refuses_or_dlrl_cannot_run_is_refused_with_the_reason(name, reason):
     with pytest.raises(SpecError) as caught:
         job_of(SCRIPTS[name])

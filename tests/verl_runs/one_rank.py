@@ -43,8 +43,16 @@ def loaded(engine: str, assets: Path, out: Path) -> list[Any]:
 
 
 def _actor(engine: str, assets: Path) -> Any:
-    from omegaconf import OmegaConf
     from verl.workers.engine_workers import ActorRolloutRefWorker
+
+    actor = ActorRolloutRefWorker(config=compose_actor(engine, assets), role="actor")
+    actor.init_model()
+    return actor
+
+
+def compose_actor(engine: str, assets: Path, *overrides: str) -> Any:
+    """The settings of an actor, of its reference and of its rollout."""
+    from omegaconf import OmegaConf
 
     told = config(
         "ppo_trainer" if engine == "fsdp" else "ppo_megatron_trainer",
@@ -54,23 +62,22 @@ def _actor(engine: str, assets: Path) -> Any:
         "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=2",
         "actor_rollout_ref.actor.optim.lr=1e-3",
         "actor_rollout_ref.actor.optim.total_training_steps=10",
+        *overrides,
     )
     OmegaConf.resolve(told)
-    actor = ActorRolloutRefWorker(config=told.actor_rollout_ref, role="actor")
-    actor.init_model()
-    return actor
+    return told.actor_rollout_ref
 
 
 def _update(actor: Any) -> list[float]:
     """The norms of its gradients: the second one tells what the update before it did."""
     from verl.utils import tensordict_utils
 
-    metrics = tensordict_utils.get(actor.update_actor(_batch()), "metrics")
+    metrics = tensordict_utils.get(actor.update_actor(batch()), "metrics")
     return [float(norm) for norm in metrics["grad_norm"]]
 
 
-def _batch() -> Any:
-    """Four sequences of a prompt and an answer, of different lengths."""
+def batch(first: int = 0, end: int = 4) -> Any:
+    """Of four sequences of a prompt and an answer, of different lengths, those from `first` on."""
     import torch
     from verl import DataProto
     from verl.utils import tensordict_utils
@@ -81,7 +88,7 @@ def _batch() -> Any:
     in_prompt = torch.arange(6) >= torch.tensor([[0], [1], [2], [3]])
     in_answer = torch.arange(8) < torch.tensor([[8], [3], [5], [7]])
     mask = torch.cat([in_prompt, in_answer], 1).long()
-    batch = DataProto.from_single_dict(
+    whole = DataProto.from_single_dict(
         {
             "prompts": prompts,
             "responses": answers,
@@ -94,7 +101,7 @@ def _batch() -> Any:
         },
         meta_info={"temperature": 1.0, "global_token_num": mask.sum(-1).tolist()},
     )
-    data = left_right_2_no_padding(batch.to_tensordict())
+    data = left_right_2_no_padding(whole[first:end].to_tensordict())
     tensordict_utils.assign_non_tensor(data, calculate_entropy=True, global_batch_size=4, mini_batch_size=4, epochs=1)
     tensordict_utils.assign_non_tensor(data, seed=1, dataloader_kwargs={"shuffle": False}, compute_loss=True)
     return data

@@ -139,6 +139,12 @@ def weights_that_megatron_can_optimize() -> None:
     optimizer.get_megatron_optimizer(optimizer.OptimizerConfig(lr=1.0, use_distributed_optimizer=True), [model])
 
 
+def weights_that_megatron_offloads() -> None:
+    from verl.utils import megatron_utils
+
+    megatron_utils.torch.empty(1, device="cpu", pin_memory=True)
+
+
 def random_states_of_megatron() -> None:
     import torch
     from megatron.core.tensor_parallel import random
@@ -224,6 +230,7 @@ NEEDS = {
     fsdp_of_weights_on_a_cpu: ("without_cuda", "FSDP needs a non-CPU accelerator"),
     tensors_of_megatron: ("megatron._torch_without_cuda", "not compiled with CUDA"),
     weights_that_megatron_can_optimize: ("megatron._tensors_of_cuda", "torch.cuda.FloatTensor"),
+    weights_that_megatron_offloads: ("megatron._memory_not_pinned", "no pinned memory allocator"),
     random_states_of_megatron: ("megatron._random_state", "it is another state"),
     layers_without_transformer_engine: ("megatron._local_layers", "TENorm"),
     names_of_norms: ("megatron._names_of_norms", "pre_mlp_layernorm"),

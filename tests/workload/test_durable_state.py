@@ -1,0 +1,159 @@
+"""Copies on durable storage: whole or not there, one at a time, and every failure is known and heals."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import uuid
+from pathlib import Path
+
+import pytest
+from checks import wait_until
+from state_samples import assert_is, commit, state
+
+from dlrl_core.errors import DlrlError
+from dlrl_core.workload import durable_state
+from dlrl_core.workload.durable_state import DurableCopies
+from dlrl_core.workload.state_memory import StateMemory, saved_state
+from dlrl_core.workload.version_folder import Version
+
+
+@pytest.fixture
+def memory(tmp_path, monkeypatch) -> StateMemory:
+    monkeypatch.setenv("DLRL_MEMORY", str(tmp_path / "memory"))
+    return StateMemory(run_id=f"test-{uuid.uuid4().hex}", workload="actor-0")
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    return tmp_path / "durable"
+
+
+@pytest.fixture
+def copies(folder) -> DurableCopies:
+    return DurableCopies(folder)
+
+
+def written(memory: StateMemory, version: int) -> Version:
+    memory.write(commit(version), [f"id{version - 1}"], state(version))
+    return memory.held()[f"id{version}"]
+
+
+def versions(copies: DurableCopies) -> list[int]:
+    return sorted(version for version, _ in copies.status().commits)
+
+
+def test_a_copy_is_found_when_memory_is_lost(memory, copies, tmp_path):
+    copies.copy(written(memory, 1))
+    shutil.rmtree(tmp_path / "memory")
+    [found] = copies.held().values()
+    assert found.commit == commit(1)
+    assert found.damage() is None
+    assert_is(saved_state(found.folder), 1)
+
+
+def test_another_process_of_the_rank_finds_the_same_copies(memory, copies, folder):
+    copies.copy(written(memory, 1))
+    assert versions(DurableCopies(folder)) == [1]
+
+
+def test_a_copy_in_the_background_shows_while_it_runs(memory, copies, monkeypatch):
+    gate, ended = threading.Event(), threading.Event()
+    copy_to = durable_state._CopyJob.copy_to
+    monkeypatch.setattr(durable_state._CopyJob, "copy_to", lambda job, root: gate.wait(30) and copy_to(job, root))
+    first, second = written(memory, 1), written(memory, 2)
+    copies.start(first, ended.set)
+    assert copies.status().copying == "id1"
+    refused = threading.Event()
+    copies.start(second, refused.set)
+    assert refused.is_set()
+    gate.set()
+    assert ended.wait(30)
+    assert (copies.status().copying, versions(copies)) == (None, [1])
+
+
+def test_old_copies_go_but_the_newest_two_and_the_one_that_every_rank_has(memory, copies):
+    for version in range(1, 7):
+        copies.copy(written(memory, version))
+        copies.prune(None)
+    assert versions(copies) == [1, 2, 3, 4, 5, 6]
+    copies.prune("id2")
+    assert versions(copies) == [2, 5, 6]
+    assert sorted(copies.held()) == ["id2", "id5", "id6"]
+
+
+def test_a_full_disk_is_known_leaves_nothing_and_heals(memory, copies, folder, monkeypatch):
+    usage, first = shutil.disk_usage, written(memory, 1)
+    with monkeypatch.context() as full:
+        full.setattr(durable_state.shutil, "disk_usage", lambda path: usage(path)._replace(free=100))
+        ended = threading.Event()
+        copies.start(first, ended.set)
+        assert ended.wait(30)
+    status = copies.status()
+    assert f"commit 1 was not copied to '{folder}': it needs 0.00 GB" in status.error
+    assert list(folder.iterdir()) == []
+    copies.copy(written(memory, 2))
+    assert copies.status().error is None
+    assert versions(copies) == [2]
+
+
+def test_a_disk_that_fills_up_on_the_way_leaves_nothing(memory, copies, folder, monkeypatch):
+    def breaks(job, source, target):
+        target.write_bytes(b"ha")
+        raise OSError(28, os.strerror(28))
+
+    with monkeypatch.context() as full:
+        full.setattr(durable_state._CopyJob, "_copy_file", breaks)
+        with pytest.raises(DlrlError, match="No space left on device"):
+            copies.copy(written(memory, 1))
+    assert list(folder.iterdir()) == []
+    assert copies.held() == {}
+
+
+def test_a_copy_that_stands_still_is_given_up_and_never_published(memory, copies, folder, monkeypatch):
+    """As on storage that hangs: the thread can't be ended, but what it does later does not count."""
+    gate, ended = threading.Event(), threading.Event()
+    copy_file = durable_state._CopyJob._copy_file
+
+    def stalls(job, source, target):
+        gate.wait(30)
+        copy_file(job, source, target)
+
+    monkeypatch.setattr(durable_state._CopyJob, "_copy_file", stalls)
+    copies.start(written(memory, 1), ended.set)
+    wait_until(lambda: list(folder.glob("part-*")), "the copy has begun", 10)
+    copies.abandon()
+    assert copies.status().copying is None
+    assert "stood still" in copies.status().error
+    gate.set()
+    assert ended.wait(30)
+    assert list(folder.iterdir()) == []
+    copies.copy(written(memory, 2))
+    assert copies.status().error is None
+
+
+def test_a_copy_of_a_version_that_was_written_over_meanwhile_does_not_count(memory, copies, monkeypatch):
+    version = written(memory, 1)
+    with (version.folder / "dlrl_state.bytes").open("r+b") as file:
+        file.write(b"changed!")
+    with pytest.raises(DlrlError, match="it was changed while it was copied"):
+        copies.copy(version)
+    assert copies.held() == {}
+
+
+def test_storage_that_can_not_be_listed_is_an_error_and_no_commits(copies, monkeypatch):
+    def hangs(root):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(durable_state, "published", hangs)
+    assert copies.held() == {}
+    assert "can't be listed" in copies.status().error
+
+
+def test_without_a_place_nothing_is_copied(memory):
+    nowhere, ended = DurableCopies(None), threading.Event()
+    nowhere.start(written(memory, 1), ended.set)
+    nowhere.copy(written(memory, 2))
+    assert ended.is_set()
+    assert nowhere.held() == {}
