@@ -126,6 +126,7 @@ def _builder(config: dict[str, Any], trainer: str) -> RLJobBuilder:
         .trainer(MODULE, trainer)
         .actor(MODULE, "Holder").total(2).failover("role")
         .rollout(MODULE, "Answerer").failover("workload")
+        .commits(every=1)
         .allow_chaos()
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dlrl_core import BaseTrainer, BaseWorkload
-from dlrl_core.workload.state_files import load_buffers, save_buffers
+from dlrl_core.workload.captured_state import CapturedState, SavedState, arrays_of, capture_arrays
 
 STATE_BYTES = 8 * 2**20
 SETTLE_S = 1.0  # before a kill, on both sides: what started before it is no part of what is measured
@@ -22,13 +22,13 @@ class Holder(BaseWorkload):
     """Holds state that can be committed."""
 
     def init_model(self) -> None:
-        self.state = np.full(int(self.config.get("state_bytes", STATE_BYTES)), 1, dtype=np.uint8)
+        self.state = np.full(STATE_BYTES, 1, dtype=np.uint8)
 
-    def save_state(self, path: str) -> None:
-        save_buffers(path, {"state": self.state})
+    def capture_state(self) -> CapturedState:
+        return capture_arrays({"state": self.state})
 
-    def load_state(self, path: str) -> None:
-        self.state = np.array(load_buffers(path)["state"])
+    def restore_state(self, saved: SavedState) -> None:
+        self.state = arrays_of(saved)["state"].copy()
 
     def touch(self) -> int:
         self.state[0] += 1
@@ -36,14 +36,6 @@ class Holder(BaseWorkload):
 
     def pid(self) -> int:
         return os.getpid()
-
-    def copy_s(self) -> float:
-        """How long one copy of the state in memory takes."""
-        began = time.perf_counter()
-        copied = self.state.copy()
-        seconds = time.perf_counter() - began
-        assert copied[0] == self.state[0]
-        return seconds
 
 
 class Answerer(BaseWorkload):
@@ -107,22 +99,3 @@ class SteadyTrainer(BaseTrainer):
             self.RG_ACTOR.touch()
             self.commit(step)
         return began
-
-
-class CommitTrainer(BaseTrainer):
-    """Commits and plain copies in turns: seconds of each."""
-
-    def init(self) -> None:
-        self.RG_ACTOR.init_model()
-
-    def fit(self) -> dict[str, list[float]]:
-        commits, copies, calls = [], [], []
-        for step in self.steps(int(self.config.steps)):
-            began = time.perf_counter()
-            self.RG_ACTOR.touch()
-            calls.append(time.perf_counter() - began)
-            copies.append(max(self.RG_ACTOR.copy_s()))
-            began = time.perf_counter()
-            self.commit(step)
-            commits.append(time.perf_counter() - began)
-        return {"commits": commits[8:], "copies": copies[8:], "calls": calls[8:]}
