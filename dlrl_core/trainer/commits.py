@@ -25,7 +25,7 @@ from dlrl_core.trainer.workload_directory import GRACE_S, WorkloadDirectory, Wor
 from dlrl_core.workload.actors import LOST
 from dlrl_core.workload.committed_state import CommitOutcome, HeldCommits
 from dlrl_core.workload.durable_state import DurableStatus
-from dlrl_core.workload.state_memory import run_folders
+from dlrl_core.workload.state_memory import memory_roots, own_folder, run_folders
 from dlrl_core.workload.version_folder import Commit
 
 _FILE = "trainer_commit.json"
@@ -231,6 +231,8 @@ class Commits:
         ]
         self._trouble = failed[0] if failed else None
         if failed:
+            if pending.is_copied:
+                self._turns.pass_on()
             self.last = self._counted
             self._tell()
             return
@@ -281,7 +283,7 @@ class Commits:
         )
 
     def _write(self, text: str) -> None:
-        self._file.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+        own_folder(self._file.parent, below=memory_roots()[0])
         part = self._file.with_suffix(f".{uuid.uuid4().hex}")
         part.write_text(text)
         part.replace(self._file)
@@ -351,6 +353,10 @@ class DurableTurns:
         if is_taken:
             self._asked, self._is_due = commit.id, False
         return is_taken
+
+    def pass_on(self) -> None:
+        """The commit that was to be copied does not count: the next one is copied instead."""
+        self._asked, self._is_due = None, True
 
     def heard(self, answers: Sequence[DurableStatus]) -> None:
         """Take the status of all ranks."""

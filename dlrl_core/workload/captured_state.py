@@ -60,7 +60,7 @@ class CapturedState:
 class SavedState:
     """What `restore_state` gets: the layout of a commit, and its bytes, mapped from where they are kept.
 
-    Changes to the mapped bytes stay in this process.
+    The mapped bytes are those of the commit until `restore_state` returns; copy what is kept.
     """
 
     layout: Any
@@ -74,7 +74,10 @@ def capture_arrays(arrays: Mapping[str, Any]) -> CapturedState:
     """Named numpy arrays by reference; one that is not contiguous is copied now. For `capture_state`."""
     import numpy
 
-    held = {name: numpy.ascontiguousarray(array) for name, array in arrays.items()}
+    held = {name: numpy.asarray(array, order="C") for name, array in arrays.items()}
+    for name, array in held.items():
+        if array.dtype.hasobject or numpy.dtype(array.dtype.str) != array.dtype:
+            raise TypeError(f"a commit can't hold array '{name}' of dtype {array.dtype}; give its plain parts")
     return CapturedState(
         layout={name: {"dtype": array.dtype.str, "shape": list(array.shape)} for name, array in held.items()},
         buffers={name: HostBuffer(array.ctypes.data, array.nbytes, array) for name, array in held.items()},
@@ -82,10 +85,10 @@ def capture_arrays(arrays: Mapping[str, Any]) -> CapturedState:
 
 
 def arrays_of(saved: SavedState) -> dict[str, Any]:
-    """The arrays again, mapped from the commit; changes to them stay in this process. For `restore_state`."""
+    """Copies of the arrays. For `restore_state`."""
     import numpy
 
     return {
-        name: numpy.frombuffer(saved.buffers[name], dtype=one["dtype"]).reshape(one["shape"])
+        name: numpy.frombuffer(saved.buffers[name], dtype=one["dtype"]).reshape(one["shape"]).copy()
         for name, one in saved.layout.items()
     }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import math
 import os
 import platform
 import threading
@@ -69,17 +71,17 @@ class CommittedState:
         copy = _Copy(commit)
         if hasattr(workload, "capture_state"):
             captured: CapturedState = workload.capture_state()
+            self._copy = copy
             copy.start(captured.size, lambda: self._memory.write(commit, keep, captured))
         else:
             copy.do(lambda: self._memory.write_files(commit, keep, lambda part: workload.save_state(str(part))))
-        self._copy = copy
+            self._copy = copy
 
     def wait(self) -> None:
         """Return when the copy of the last commit has ended. Called before the state changes."""
         if (copy := self._copy) is not None and not copy.ended.is_set():
-            began = time.perf_counter()
+            copy.wait_began = min(copy.wait_began, time.perf_counter())
             copy.ended.wait()
-            copy.waited_s += time.perf_counter() - began
 
     def outcome(self, id_: str) -> CommitOutcome:
         """Wait for the copy of this commit, and tell what became of it."""
@@ -108,8 +110,10 @@ class CommittedState:
 
     def set_counted(self, id_: str) -> None:
         """All ranks hold this commit."""
-        if (version := self._memory.held().get(id_)) is not None:
-            version.set_counted()
+        version = self._memory.held().get(id_)
+        if version is not None and not version.is_counted:
+            with contextlib.suppress(OSError):  # a disk that is read-only by now, or the run's end
+                version.set_counted()
 
     def damage(self, id_: str) -> str | None:
         """Why the state of this commit can't be loaded, in one sentence; None if it can. A damaged one is set aside."""
@@ -137,14 +141,10 @@ class CommittedState:
         """Copy this commit to durable storage in the background; `on_all` is the newest that every rank has there."""
         version = self._memory.held().get(id_)
         if version is None:
+            self._durable.missed(f"there is no whole version of it in '{self._memory.place()}'")
             return
-        pin = self._memory.pinned(version)
-        pin.__enter__()
-
-        def end() -> None:
-            pin.__exit__(None, None, None)
-
-        self._durable.start(version, end)
+        self._memory.pin(id_)
+        self._durable.start(version, lambda: self._memory.unpin(id_))
         threading.Thread(target=self._durable.prune, args=(on_all,), name="dlrl-prune", daemon=True).start()
 
     def make_durable(self, id_: str) -> None:
@@ -167,7 +167,9 @@ class _Copy:
         self.commit = commit
         self.size = 0
         self.error: str | None = None
-        self.waited_s = 0.0
+        self.wait_began = math.inf
+        """When the first call began to wait for it."""
+        self.ended_at = math.inf
         self.cpu_s = 0.0
         self.ended = threading.Event()
 
@@ -179,7 +181,7 @@ class _Copy:
             if error.errno not in _NO_ROOM:
                 raise
             self.error = self._not_kept(error)
-        self.ended.set()
+        self._end()
 
     def start(self, size: int, write: Callable[[], float]) -> None:
         """Write in a thread."""
@@ -194,7 +196,15 @@ class _Copy:
         except Exception as error:  # noqa: BLE001 - a buffer of an adapter; the trainer gets it with the outcome
             self.error = f"commit {self.commit.version} could not be copied: {type(error).__name__}: {error}"
         finally:
-            self.ended.set()
+            self._end()
+
+    @property
+    def waited_s(self) -> float:
+        return max(0.0, self.ended_at - self.wait_began) if self.wait_began < math.inf else 0.0
+
+    def _end(self) -> None:
+        self.ended_at = time.perf_counter()
+        self.ended.set()
 
     def _not_kept(self, error: OSError) -> str:
         return f"commit {self.commit.version} could not be kept in memory: {error}"

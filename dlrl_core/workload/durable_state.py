@@ -7,6 +7,7 @@ it had written is removed, and the reason is part of the status until a copy suc
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import threading
 import time
@@ -46,6 +47,7 @@ class DurableCopies:
         self._known: dict[str, int] | None = None
         """Ids and versions, listed once: storage may be slow, and a commit should not wait for it."""
         self._job: _CopyJob | None = None
+        self._given_up: _CopyJob | None = None
         self._error: str | None = None
         self._guard = threading.Lock()
 
@@ -58,6 +60,7 @@ class DurableCopies:
             found = lister.submit(published, self._folder).result(_LIST_S)
         except (OSError, TimeoutError) as error:
             self._error = f"'{self._folder}' can't be listed: {error or f'no answer for {_LIST_S:g} s'}"
+            self._known = self._known or {}
             return {}
         finally:
             lister.shutdown(wait=False)
@@ -80,18 +83,16 @@ class DurableCopies:
     def start(self, version: Version, on_end: Callable[[], None]) -> None:
         """Copy a version in the background, unless another copy is under way; `on_end` is called in any case."""
         with self._guard:
-            if self._folder is None or self._job is not None:
+            is_stuck = self._given_up is not None and not self._given_up.ended.is_set()
+            if self._folder is None or self._job is not None or is_stuck:
                 on_end()
                 return
-            job = self._job = _CopyJob(version)
+            job = self._job = _CopyJob(version, on_end)
+        threading.Thread(target=self._run, args=(job,), name="dlrl-durable", daemon=True).start()
 
-        def run() -> None:
-            try:
-                self._run(job)
-            finally:
-                on_end()
-
-        threading.Thread(target=run, name="dlrl-durable", daemon=True).start()
+    def missed(self, reason: str) -> None:
+        """A copy that was asked for could not begin."""
+        self._error = reason
 
     def copy(self, version: Version) -> None:
         """Copy a version now; returns when it is synced. Raises DlrlError."""
@@ -113,7 +114,8 @@ class DurableCopies:
         with self._guard:
             if (job := self._job) is not None:
                 job.is_abandoned = True
-                self._job = None
+                self._job, self._given_up = None, job
+                job.on_end()  # its memory may be written over: what is copied of that is never published
                 still_s = time.monotonic() - job.moved_at
                 self._error = f"a copy to '{self._folder}' stood still for {still_s:.0f} s and was given up"
 
@@ -125,7 +127,7 @@ class DurableCopies:
         newest = sorted(found, key=lambda id_: found[id_].commit.version)[-_KEPT:]
         for id_ in found.keys() - {*newest, on_all}:
             discard(found[id_].folder)
-            (self._known or {}).pop(id_, None)
+            self._known = {one: version for one, version in (self._known or {}).items() if one != id_}
 
     def _run(self, job: _CopyJob) -> None:
         assert self._folder is not None
@@ -140,14 +142,16 @@ class DurableCopies:
                 self._error = f"{what}: {error.strerror or error}"
         finally:
             job.ended.set()
+            job.on_end()
             with self._guard:
                 if self._job is job:
                     self._job = None
 
 
 class _CopyJob:
-    def __init__(self, version: Version) -> None:
+    def __init__(self, version: Version, on_end: Callable[[], None] = lambda: None) -> None:
         self.version = version
+        self.on_end = on_end
         self.moved_at = time.monotonic()
         self.is_abandoned = False
         self.ended = threading.Event()
@@ -163,9 +167,9 @@ class _CopyJob:
         try:
             for file in sorted({piece.file for piece in self.version.pieces}):
                 self._copy_file(self.version.folder / file, part / file)
-            if self.is_abandoned or self.version.damage_of(part) is not None:
+            if self.version.damage_of(part, self._moved) is not None:
                 raise OSError("it was changed while it was copied")
-            publish(part, self.version.commit, self.version.pieces, is_synced=True)
+            publish(part, self.version.commit, self.version.pieces, is_synced=True, check=self._check)
         except BaseException:
             with contextlib.suppress(OSError):
                 shutil.rmtree(part)
@@ -174,6 +178,16 @@ class _CopyJob:
     def _copy_file(self, source: Path, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with source.open("rb") as read, target.open("wb") as write:
-            while not self.is_abandoned and (data := read.read(_PIECE)):
+            while data := read.read(_PIECE):
+                self._check()
                 write.write(data)
-                self.moved_at = time.monotonic()
+                write.flush()
+                os.fdatasync(write.fileno())  # piece by piece: storage that is slow is seen to move
+                self._moved()
+
+    def _moved(self) -> None:
+        self.moved_at = time.monotonic()
+
+    def _check(self) -> None:
+        if self.is_abandoned:
+            raise OSError("it was given up")

@@ -23,6 +23,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import IO
 
 import xxhash
 
@@ -66,6 +67,19 @@ def run_folders(run_id: str) -> list[Path]:
     return [root / f"dlrl-{os.getuid()}" / run_id for root in memory_roots()]
 
 
+def _is_own(path: Path, *, below: Path) -> bool:
+    """Whether the folder is there and each level of it below `below` is this user's alone."""
+    levels = [path, *path.parents]
+    try:
+        return all(_is_alone(level.lstat()) for level in levels[: levels.index(below)])
+    except OSError:
+        return False
+
+
+def _is_alone(seen: os.stat_result) -> bool:
+    return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.getuid() and not seen.st_mode & 0o077
+
+
 def own_folder(path: Path, *, below: Path) -> Path:
     """The folder, made if it is missing. Raises DlrlError if a level of it below `below` is not this user's alone."""
     below.mkdir(parents=True, exist_ok=True)
@@ -75,7 +89,7 @@ def own_folder(path: Path, *, below: Path) -> Path:
         with contextlib.suppress(FileExistsError):
             current.mkdir(mode=0o700)
         seen = current.lstat()
-        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or seen.st_mode & 0o077:
+        if not _is_alone(seen):
             raise DlrlError(
                 f"'{current}' is no folder of this user alone (owner {seen.st_uid}, mode "
                 f"{stat.filemode(seen.st_mode)}); remove it, or set DLRL_MEMORY to another place"
@@ -91,15 +105,19 @@ class StateMemory:
         self._workload = workload
         self._cluster = cluster
         self._root: Path | None = None
-        self._lock: object = None
-        self._mapped: tuple[int, mmap.mmap] | None = None
-        """The inode of the file that was written last but one, and its mapping."""
+        self._locks: dict[Path, IO[str]] = {}
+        self._mapped: dict[int, mmap.mmap] = {}
+        """The files that this process has written, by inode: the two that are written over in turns."""
         self._pinned: set[str] = set()
-        self._guard = threading.Lock()
+        self._full: set[Path] = set()
+        """Roots that had no room left when they were written to."""
 
     def held(self) -> dict[str, Version]:
         """All whole versions, by the id of their commit."""
-        return {one: found for root in self._roots() for one, found in published(root).items()}
+        roots = self._own_roots()
+        for root in roots:
+            self._hold(root.parent)
+        return {one: found for root in roots for one, found in published(root).items()}
 
     def place(self) -> str:
         """Where this workload's state lies, or would, for messages."""
@@ -108,14 +126,26 @@ class StateMemory:
     def _roots(self) -> list[Path]:
         return [folder / self._workload for folder in run_folders(self._run_id)]
 
+    def _own_roots(self) -> list[Path]:
+        """Those that are there and are this user's alone: what another user put there is never read."""
+        pairs = zip(self._roots(), memory_roots(), strict=True)
+        return [root for root, below in pairs if _is_own(root, below=below)]
+
+    def pin(self, id_: str) -> None:
+        """Do not remove this version until it is unpinned."""
+        self._pinned.add(id_)
+
+    def unpin(self, id_: str) -> None:
+        self._pinned.discard(id_)
+
     @contextlib.contextmanager
     def pinned(self, version: Version) -> Iterator[None]:
         """Meanwhile, the version is not removed by this process."""
-        self._pinned.add(version.commit.id)
+        self.pin(version.commit.id)
         try:
             yield
         finally:
-            self._pinned.discard(version.commit.id)
+            self.unpin(version.commit.id)
 
     # ---- writing
 
@@ -124,7 +154,7 @@ class StateMemory:
 
         All other versions but those to keep are removed first.
         """
-        root = self._prepared(keep, 0)
+        root = self._prepared(commit, keep, 0)
         shutil.rmtree(root / _POOL, ignore_errors=True)
         part = new_part(root, commit)
         try:
@@ -135,16 +165,34 @@ class StateMemory:
             shutil.rmtree(part, ignore_errors=True)
             raise
 
+    def _hold(self, run: Path) -> None:
+        """Hold a lock on the run's folder as long as this process lives; it tells living runs from dead ones."""
+        if run not in self._locks:
+            file = (run / _LOCK).open("a")
+            fcntl.flock(file, fcntl.LOCK_SH)
+            self._locks[run] = file
+
     def write(self, commit: Commit, keep: Collection[str], captured: CapturedState) -> float:
         """Copy the buffers and publish them; returns the processor time that this took.
 
-        All other versions but those to keep are removed first, or written over.
+        All other versions but those to keep are removed first, or written over. A root whose memory other ranks have
+        taken meanwhile is left for the next one.
         """
+        while True:
+            try:
+                return self._write(commit, keep, captured)
+            except OSError as error:
+                if error.errno != errno.ENOSPC or self._root is None or len(self._full) + 1 >= len(memory_roots()):
+                    raise
+                self._full.add(self._root)
+                self._root = None
+
+    def _write(self, commit: Commit, keep: Collection[str], captured: CapturedState) -> float:
         places, end = {}, 0
         for name, buffer in captured.buffers.items():
             places[name] = (end, buffer.size)
             end += -(-buffer.size // _ALIGNED) * _ALIGNED
-        root = self._prepared(keep, end)
+        root = self._prepared(commit, keep, end)
         part = new_part(root, commit)
         try:
             memory = self._mapping(root, part, end)
@@ -154,31 +202,36 @@ class StateMemory:
             publish(part, commit, [*pieces, *pieces_of_files(part, but=_BYTES)])
             return seconds
         except BaseException:
-            self._mapped = None
             shutil.rmtree(part, ignore_errors=True)
             raise
 
-    def _prepared(self, keep: Collection[str], size: int) -> Path:
+    def _prepared(self, commit: Commit, keep: Collection[str], size: int) -> Path:
         """The folder to write to, with room for two versions of that size, after unneeded versions were removed."""
+        mine = this_process()
+        for root in self._own_roots():
+            for part in unused_parts(root):
+                shutil.rmtree(part, ignore_errors=True)
+            for id_, version in published(root).items():
+                is_mine = version.writer == mine or not is_alive(version.writer)
+                is_newer = version.commit.version > commit.version  # then this commit is of a trainer that was replaced
+                if id_ not in keep and id_ not in self._pinned and is_mine and not is_newer:
+                    discard(version.folder, kept_file=_BYTES, kept_as=root / _POOL if root == self._root else None)
         if self._root is None:
             self._root = self._chosen(size)
-        for part in unused_parts(self._root):
-            shutil.rmtree(part, ignore_errors=True)
-        mine = this_process()
-        for id_, version in published(self._root).items():
-            is_mine = version.writer == mine or not is_alive(version.writer)
-            if id_ not in keep and id_ not in self._pinned and is_mine:
-                discard(version.folder, kept_file=_BYTES, kept_as=self._root / _POOL)
         return self._root
 
     def _chosen(self, size: int) -> Path:
-        roots = memory_roots()
         told: list[str] = []
-        for root in roots:
+        for root in memory_roots():
+            folder = root / f"dlrl-{os.getuid()}" / self._run_id / self._workload
+            if folder in self._full:
+                told.append(f"'{root}' has no room left")
+                continue
             free = shutil.disk_usage(root if root.exists() else root.parent).free
-            if free >= 2 * size:
-                folder = own_folder(root / f"dlrl-{os.getuid()}" / self._run_id / self._workload, below=root)
-                self._lock = _shared_lock(folder.parent)
+            own = sum(version.size for version in self.held().values() if version.folder.parent == folder)
+            if free + own >= 2 * size:
+                own_folder(folder, below=root)
+                self._hold(folder.parent)
                 (folder.parent / _CLUSTER).write_text(self._cluster)
                 threading.Thread(target=sweep, args=(self._run_id,), name="dlrl-sweep", daemon=True).start()
                 if told:
@@ -198,13 +251,16 @@ class StateMemory:
             return None
         with target.open("r+b" if target.exists() else "w+b", buffering=0) as file:
             inode, old = os.fstat(file.fileno()).st_ino, os.fstat(file.fileno()).st_size
-            if old == size and self._mapped is not None and self._mapped[0] == inode:
-                return self._mapped[1]
+            if old == size and inode in self._mapped:
+                return self._mapped[inode]
             if old > size:
                 os.ftruncate(file.fileno(), size)
             os.posix_fallocate(file.fileno(), 0, size)  # a full disk is an error here, and not a signal later
-            self._mapped = (inode, mmap.mmap(file.fileno(), size))
-            return self._mapped[1]
+            self._mapped.pop(inode, None)
+            while len(self._mapped) > 1:
+                del self._mapped[next(iter(self._mapped))]
+            self._mapped[inode] = mmap.mmap(file.fileno(), size)
+            return self._mapped[inode]
 
 
 def _copied(
@@ -243,13 +299,6 @@ def _gb(size: float) -> str:
 
 
 # ---- runs that are over
-
-
-def _shared_lock(run: Path) -> object:
-    """Hold a lock on the run's folder as long as this process lives; it tells living runs from dead ones."""
-    file = (run / _LOCK).open("a")
-    fcntl.flock(file, fcntl.LOCK_SH)
-    return file
 
 
 def sweep(except_run: str = "") -> list[Path]:

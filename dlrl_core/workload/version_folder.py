@@ -11,12 +11,11 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import xxhash
 
 _MANIFEST = "dlrl_commit.json"
@@ -63,8 +62,8 @@ class Version:
     folder: Path
     commit: Commit
     pieces: tuple[Piece, ...]
-    writer: tuple[int, float]
-    """Process id and start time of the process that wrote it."""
+    writer: tuple[int, int]
+    """Process id and start, in the kernel's ticks since it booted, of the process that wrote it."""
 
     @property
     def is_counted(self) -> bool:
@@ -87,27 +86,37 @@ class Version:
         """What differs from the manifest, byte for byte, in one sentence; None if nothing does."""
         return self.damage_of(self.folder)
 
-    def damage_of(self, folder: Path) -> str | None:
-        """The same for a copy of the files in another folder."""
+    def damage_of(self, folder: Path, on_piece: Callable[[], None] = lambda: None) -> str | None:
+        """The same for a copy of the files in another folder; `on_piece` is called on the way."""
         for piece in self.pieces:
             path = folder / piece.file
-            if digest_of(path, piece.start, piece.size) != piece.digest:
+            on_piece()
+            try:
+                is_whole = digest_of(path, piece.start, piece.size) == piece.digest
+            except OSError as error:
+                return f"'{path}' can't be read: {error.strerror or error}"
+            if not is_whole:
                 return (
                     f"'{path}' is damaged: bytes {piece.start} to {piece.start + piece.size} are not what was written"
                 )
         return None
 
 
-def this_process() -> tuple[int, float]:
-    """Process id and start time: together they name one process of this machine."""
-    return os.getpid(), psutil.Process().create_time()
+def this_process() -> tuple[int, int]:
+    """Process id and start: together they name one process of this machine, whatever its clock does."""
+    return os.getpid(), _started(os.getpid())
 
 
-def is_alive(process: tuple[int, float]) -> bool:
+def is_alive(process: tuple[int, int]) -> bool:
     try:
-        return abs(psutil.Process(process[0]).create_time() - process[1]) < 1
-    except psutil.Error:
+        return _started(process[0]) == process[1]
+    except OSError:
         return False
+
+
+def _started(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[19])
 
 
 def digest_of(path: Path, start: int, size: int) -> str:
@@ -137,8 +146,18 @@ def pieces_of_files(folder: Path, *, but: str = "") -> list[Piece]:
     ]
 
 
-def publish(part: Path, commit: Commit, pieces: Iterable[Piece], *, is_synced: bool = False) -> Path:
-    """Write the manifest and give the folder its final name. One of that name stays, and the part is removed."""
+def publish(
+    part: Path,
+    commit: Commit,
+    pieces: Iterable[Piece],
+    *,
+    is_synced: bool = False,
+    check: Callable[[], None] = lambda: None,
+) -> Path:
+    """Write the manifest and give the folder its final name, unless `check` raises.
+
+    One of that name stays, and the part is removed.
+    """
     target = part.with_name(f"{commit.version}-{commit.id}")
     writer = this_process()
     manifest = {
@@ -150,6 +169,7 @@ def publish(part: Path, commit: Commit, pieces: Iterable[Piece], *, is_synced: b
     (part / _MANIFEST).write_text(json.dumps(manifest))
     if is_synced:
         _sync_tree(part)
+    check()
     try:
         part.rename(target)  # fails if there is one: a folder with files in it is never replaced
     except OSError:
@@ -180,7 +200,7 @@ def unused_parts(root: Path) -> list[Path]:
 def _is_unused(part: Path) -> bool:
     try:
         pid, started, *_ = part.name.removeprefix(_PART).split("-")
-        writer = (int(pid), float(started))
+        writer = (int(pid), int(started))
     except ValueError:
         return True
     return writer == this_process() or not is_alive(writer)

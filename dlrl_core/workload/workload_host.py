@@ -185,8 +185,6 @@ class WorkloadHost:
         """Run one method of the user's class; what it raises comes back with role, rank, method and traceback."""
         self._call = (method, time.time())
         self._restored = None
-        if method not in self._reading:
-            self._committed.wait()
         try:
             return self._run(method, args, kwargs)
         finally:
@@ -198,6 +196,8 @@ class WorkloadHost:
     ) -> Any:
         given = [_resolved(arg) for arg in args]  # an error here is that of an upstream call, not of this method
         named = {key: _resolved(arg) for key, arg in kwargs.items()}
+        if method not in self._reading:
+            self._committed.wait()
         try:
             if self._faults and call is None:
                 self._faults.before_call(method)
@@ -216,8 +216,6 @@ class WorkloadHost:
         self._is_constructed.wait()
         call = self._coroutines.begin(method)
         self._restored = None
-        if method not in self._reading:
-            self._committed.wait()
         try:
             return self._run(method, args, kwargs, call)
         finally:

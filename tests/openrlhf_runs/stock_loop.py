@@ -19,7 +19,8 @@ from openrlhf.trainer.ppo_utils import samples_generator  # noqa: E402
 from torchdata.stateful_dataloader import StatefulDataLoader  # noqa: E402
 
 from dlrl_adapter_kit.framework_seam import PatchedRay, replaced  # noqa: E402
-from dlrl_openrlhf.ppo import CommittingPPOTrainer, unpacked  # noqa: E402
+from dlrl_adapter_kit.plain_json import from_plain  # noqa: E402
+from dlrl_openrlhf.ppo import CommittingPPOTrainer  # noqa: E402
 from dlrl_openrlhf.step_count import most_steps  # noqa: E402
 
 SAMPLES = 2
@@ -68,7 +69,7 @@ class TrainerStandIn(CommittingPPOTrainer):
         self.told.append(["done", global_step])
 
     def commit_step(self, global_step: int, progress: dict[str, Any]) -> None:
-        states = unpacked(progress["client_states"])
+        states = from_plain(progress["client_states"])
         self.told.append(
             ["committed", global_step, states["best_eval_metric_value"], states["latest_eval_metric_value"]]
         )

@@ -50,8 +50,12 @@ def seen_by_ranks(case: str, folder: Path, part: str, *, ranks: int) -> list[dic
     ("case", "ranks"),
     [
         ("zero2", 1),
-        ("zero3", 1),
-        *((case, 2) for case in ("zero0", "zero1", "zero2", "zero3", "fp32_gradients1", "muon2")),
+        ("zero3", 2),
+        *(
+            pytest.param(case, 2, marks=pytest.mark.long)
+            for case in ("zero0", "zero1", "zero2", "fp32_gradients1", "muon2")
+        ),
+        pytest.param("zero3", 1, marks=pytest.mark.long),
     ],
 )
 def test_each_rank_goes_back_to_what_it_captured_and_trains_on_the_same(case, ranks, tmp_path):

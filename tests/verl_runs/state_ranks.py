@@ -162,17 +162,21 @@ def _some_weights_on_the_host() -> None:
     import torch
     from megatron.core.optimizer.cpu_offloading.hybrid_optimizer import HybridDeviceOptimizer
 
-    stock, to_float = HybridDeviceOptimizer._get_sub_optimizer_param_groups, torch.Tensor.float
+    stock = HybridDeviceOptimizer._get_sub_optimizer_param_groups
     on_host: dict[int, Any] = {}
 
     def kept(tensor: Any) -> Any:
         on_host[tensor.data_ptr()] = tensor
         return tensor
 
+    def where_it_was(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda tensor: make(tensor) if tensor.is_cuda else kept(make(tensor))
+
     as_on_a_device = {
         "is_cuda": property(lambda tensor: tensor.data_ptr() not in on_host),
         "cpu": lambda tensor: kept(tensor.clone()),
-        "float": lambda tensor: to_float(tensor) if tensor.is_cuda else kept(to_float(tensor)),
+        "clone": where_it_was(torch.Tensor.clone),
+        "float": where_it_was(torch.Tensor.float),
         "pin_memory": lambda tensor: tensor,
     }
 
@@ -183,6 +187,7 @@ def _some_weights_on_the_host() -> None:
         return found
 
     HybridDeviceOptimizer._get_sub_optimizer_param_groups = param_groups
+    torch.cpu.Stream.record_event = lambda *_: mock.Mock()  # type: ignore[method-assign]  # it waits for nothing
 
 
 def steps(actor: Any, layout: Layout, rank: int) -> list[Any]:

@@ -126,10 +126,13 @@ def test_a_copy_that_stands_still_is_given_up_and_never_published(memory, copies
     copies.abandon()
     assert copies.status().copying is None
     assert "stood still" in copies.status().error
+    assert ended.is_set(), "its memory may be written over"
+    refused = threading.Event()
+    copies.start(written(memory, 2), refused.set)
+    assert refused.is_set() and copies.status().copying is None, "no other copy while that one hangs"
     gate.set()
-    assert ended.wait(30)
-    assert list(folder.iterdir()) == []
-    copies.copy(written(memory, 2))
+    wait_until(lambda: not list(folder.iterdir()), "what it had written is removed", 10)
+    copies.copy(written(memory, 3))
     assert copies.status().error is None
 
 

@@ -11,11 +11,13 @@ import threading
 import uuid
 from pathlib import Path
 
+import numpy as np
 import pytest
 from state_samples import assert_is, commit, gated, state
 
 from dlrl_core.errors import DlrlError
 from dlrl_core.workload import state_memory
+from dlrl_core.workload.captured_state import arrays_of, capture_arrays
 from dlrl_core.workload.state_memory import (
     StateMemory,
     dead_runs,
@@ -109,11 +111,20 @@ def test_a_state_of_another_size_gets_memory_of_its_own_size(memory):
         assert_is(saved_state(folder_of(memory, f"id{version}")), version, size)
 
 
-def test_changes_to_restored_arrays_do_not_reach_the_commit(memory):
+def test_restored_arrays_and_the_commit_do_not_reach_each_other(memory):
     memory.write(commit(1), [], state(1))
     saved = saved_state(folder_of(memory, "id1"))
     saved.buffers["weights"][0:8] = b"\xff" * 8
     assert_is(saved_state(folder_of(memory, "id1")), 1)
+    kept = arrays_of(saved_state(folder_of(memory, "id1")))
+    for version in (2, 3, 4):
+        memory.write(commit(version), [], state(version))
+    assert (kept["weights"] == 1).all(), "the memory it came from was written over"
+
+
+def test_arrays_that_could_not_come_back_are_refused_by_name():
+    with pytest.raises(TypeError, match="a commit can't hold array 'words' of dtype object"):
+        capture_arrays({"words": np.array(["a", None])})
 
 
 def test_a_process_that_dies_while_it_writes_leaves_the_last_version_and_its_part_is_removed(memory, run_id):
@@ -143,7 +154,7 @@ def test_a_version_of_another_process_that_lives_is_not_removed(memory, run_id):
         "import sys\n"
         "from state_samples import commit, state\n"
         "from dlrl_core.workload.state_memory import StateMemory\n"
-        f"StateMemory(run_id={run_id!r}, workload='actor-0').write(commit(9), [], state(9))\n"
+        f"StateMemory(run_id={run_id!r}, workload='actor-0').write(commit(1, 'z'), [], state(9))\n"
         "print('written', flush=True)\n"
         "sys.stdin.read()\n"
     )
@@ -151,12 +162,18 @@ def test_a_version_of_another_process_that_lives_is_not_removed(memory, run_id):
     memory.write(commit(1), [], state(1))
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "written\n"
-        assert sorted(memory.held()) == ["id1", "id9"]
+        assert sorted(memory.held()) == ["id1", "id1z"]
         memory.write(commit(2), ["id1"], state(2))
-        assert sorted(memory.held()) == ["id1", "id2", "id9"]
+        assert sorted(memory.held()) == ["id1", "id1z", "id2"]
         other.stdin.close()
     memory.write(commit(3), ["id2"], state(3))
     assert sorted(memory.held()) == ["id2", "id3"]
+
+
+def test_a_commit_of_a_trainer_that_was_replaced_removes_no_newer_version(memory):
+    memory.write(commit(7), [], state(7))
+    memory.write(commit(3), ["id2"], state(3))
+    assert sorted(memory.held()) == ["id3", "id7"]
 
 
 @pytest.mark.parametrize(
@@ -248,6 +265,13 @@ def test_a_folder_that_others_could_write_to_is_refused(memory, memory_folder, t
         place.touch()
     with pytest.raises(DlrlError, match=f"'{place}' is no folder of this user alone"):
         memory.write(commit(1), [], state(1))
+    assert memory.held() == {}
+
+
+def test_what_another_user_put_there_is_never_read(memory, memory_folder):
+    memory.write(commit(1), [], state(1))
+    (memory_folder / f"dlrl-{os.getuid()}").chmod(0o777)
+    assert memory.held() == {}
 
 
 def test_a_folder_that_is_right_is_used_as_it_is(tmp_path):
