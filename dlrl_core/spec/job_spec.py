@@ -338,7 +338,7 @@ class JobSpec(JobOptions):
     )
     commits: CommitSpec = Field(
         CommitSpec(),
-        description="how often: every so many steps, or a budget, at_least_s; where: durable_every so many, in state_folder",
+        description="how often: every so many steps, or budget, at_least_s; where: durable_every, state_folder",
         examples=[{"every": 1}],
     )
     allow_chaos: bool = Field(False, strict=True, description="let dlrl chaos break this job")
