@@ -167,7 +167,8 @@ class Commits:
             if self._is_memory_taken(is_awaited=is_durable or self._budget.is_fixed):
                 return
             self._newest += 1
-            new = Commit(version=self._newest, id=uuid.uuid4().hex, step=step, progress=plain)
+            count = self._counted.count + 1 if self._counted else 1
+            new = Commit(version=self._newest, id=uuid.uuid4().hex, step=step, progress=plain, count=count)
             self._begin(new, is_durable=is_durable)
             self._budget.committed(time.perf_counter())
 

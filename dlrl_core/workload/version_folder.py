@@ -36,6 +36,8 @@ class Commit:
     step: int
     """The trainer's own index of the step, from 0."""
     progress: dict[str, Any]
+    count: int = 0
+    """How many commits led here, this one included; versions of attempts that failed are left out."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

@@ -184,7 +184,7 @@ def test_nothing_is_committed_by_a_trainer_that_has_to_go_back():
 
 
 def a_commit(version: int) -> Commit:
-    return Commit(version=version, id=f"id{version}", step=version - 1, progress={})
+    return Commit(version=version, id=f"id{version}", step=version - 1, progress={}, count=version)
 
 
 def held(*versions: int, counted: tuple[int, ...] = ()) -> HeldCommits:
@@ -214,6 +214,7 @@ def test_numbers_are_never_used_twice():
     commits.restore_last()
     commit(commits, job, 4)
     assert commits.last.version == 10
+    assert commits.last.count == 5, "attempts that failed are not counted"
 
 
 def test_a_commit_that_never_counted_on_all_ranks_is_a_fresh_start():

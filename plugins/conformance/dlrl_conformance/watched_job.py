@@ -43,7 +43,7 @@ class Look:
     @property
     def commits(self) -> int:
         """How many commits led here."""
-        return int(json.loads(self.view["progress"]["commit_json"] or "{}").get("version", 0))
+        return int(json.loads(self.view["progress"]["commit_json"] or "{}").get("count", 0))
 
     @property
     def is_final(self) -> bool:
