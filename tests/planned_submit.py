@@ -22,6 +22,7 @@ def submit_with_plan(name: str, job: RLJob, plan: ExecutionPlan, limits: MasterL
         plan_json=plan.to_json(),
         store_url=default_store_url(),
         python_path=tuple(sys.path),
+        state_keeper="dlrl_state.keeper:NodeMemoryKeeper",
         plugins=None,
         reservation=ask_for(name, "run", 1, plan, is_first=True),
         limits=limits or MasterLimits(),

@@ -16,6 +16,7 @@ from dlrl_core.api.job_handle import JobHandle, JobResult, JobStatus
 from dlrl_core.errors import ClusterError, DlrlError, JobError, JobExistsError, PlanError, SpecError
 from dlrl_core.failover import deaths_of
 from dlrl_core.plan import ClusterView, ExecutionPlan, make_plan, needed_cluster
+from dlrl_core.plugin import plugin_host
 from dlrl_core.spec import JobSpec, check_name
 
 if TYPE_CHECKING:
@@ -115,9 +116,12 @@ class RLJob:
         from dlrl_core.context import default_store_url
         from dlrl_core.master.launch import MasterLaunch, MasterLimits
         from dlrl_core.scheduler import reservation
+        from dlrl_core.workload.state_keeper import keeper_class
 
         _refuse_if_alive(name)
         run_id = uuid.uuid4().hex
+        keeper, durable = plugin_host().state_keeper(self.spec.commits.keeper), _durable_folder(self.spec, name, run_id)
+        keeper_class(keeper).check_durable(durable)
         plan = _plan_now(self.spec, wait_for_resources_s)
         launch = MasterLaunch(
             job=name,
@@ -128,7 +132,8 @@ class RLJob:
             python_path=_python_path(),
             plugins=os.environ.get("DLRL_PLUGINS"),
             reservation=None if plan is None else reservation.ask_for(name, run_id, 1, plan, is_first=True),
-            durable_folder=_durable_folder(self.spec, name, run_id),
+            state_keeper=keeper,
+            durable_folder=durable,
             limits=MasterLimits(reserve_s=wait_for_resources_s),
         )
         try:
@@ -172,9 +177,9 @@ def _call_off(master: Any) -> None:
 
 
 def _durable_folder(spec: JobSpec, name: str, run_id: str) -> str:
-    """Where the commits of this run are copied to."""
+    """Where the commits of this run are copied to: a folder, or a URL such as s3://bucket/folder."""
     home = Path(os.environ.get("DLRL_HOME") or "~/.dlrl").expanduser().absolute()
-    return str(Path(spec.commits.state_folder or home / "state") / name / run_id)
+    return f"{(spec.commits.state_folder or str(home / 'state')).rstrip('/')}/{name}/{run_id}"
 
 
 def _plan_now(spec: JobSpec, wait_s: float) -> ExecutionPlan | None:

@@ -17,6 +17,10 @@ class CommitsReport:
     """Bytes of the largest rank's state."""
     trouble: str | None = None
     """Why the last commit does not count, or which one was lost; None if all is well."""
+    nodes: int = 1
+    """In the memory of how many nodes the last commit is."""
+    neighbour_trouble: str | None = None
+    """Why another node has no copy of it, where it should; None if it has."""
     durable_step: int | None = None
     """The newest step that all ranks have on durable storage, counted from 1."""
     durable_at: float | None = None

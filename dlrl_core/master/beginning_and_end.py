@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -28,7 +27,7 @@ from dlrl_core.scheduler import workload_launcher
 from dlrl_core.scheduler.cluster_probe import no_answer
 from dlrl_core.scheduler.workload_launcher import processes_of
 from dlrl_core.workload.actors import GONE, death_reason
-from dlrl_core.workload.state_memory import forget_run
+from dlrl_core.workload.state_keeper import keeper_class
 
 _PROBE_S = 2.0
 _FIRST_PAUSE_S = 0.5
@@ -175,11 +174,12 @@ async def tear_down(launch: MasterLaunch, context: JobContext, ending: JobEnding
             change.job(ending=ending.kept())
     await _let_processes_clean_up(launch, context)
     end_all(launch)
-    await asyncio.to_thread(forget_run, launch.run_id)  # on this node; on others, their workloads have done it
+    keeper = keeper_class(launch.state_keeper)
+    await asyncio.to_thread(keeper.forget_run, launch.run_id)  # on this node; on others, their workloads have done it
     if not context.record.state.is_final:
         _close_record(context, ending)
     if ending.state is JobState.FINISHED and launch.durable_folder is not None:
-        await asyncio.to_thread(shutil.rmtree, launch.durable_folder, ignore_errors=True)
+        await asyncio.to_thread(keeper.forget_durable, launch.durable_folder)
 
 
 def _close_record(context: JobContext, ending: JobEnding) -> None:

@@ -32,6 +32,8 @@ class MasterLaunch:
     plugins: str | None
     reservation: Any
     """What was asked for with that plan (scheduler.reservation.Reservation); None without one."""
+    state_keeper: str
+    """The import path of the class that keeps committed state (workload.state_keeper.StateKeeper)."""
     durable_folder: str | None = None
-    """The durable storage of this run's commits."""
+    """The durable storage of this run's commits: a folder, or a URL."""
     limits: MasterLimits = MasterLimits()

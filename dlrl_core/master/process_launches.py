@@ -60,6 +60,7 @@ def _workload(launch: MasterLaunch, spec: JobSpec, plan: WorkloadPlan, incarnati
         device_type=spec.device_type,
         visible_devices=role.visible_devices.value,
         concurrency=role.concurrency,
+        state_keeper=launch.state_keeper,
         durable_folder=launch.durable_folder,
         allow_chaos=spec.allow_chaos,
     )
@@ -82,7 +83,10 @@ def _trainer(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan, incarnati
         role_classes={role.role: role.cls for role in spec.roles},
         resources={role: plan.of_role(role)[0].resources for role in plan.roles},
         scopes=declared_scopes(spec),
+        state_keeper=launch.state_keeper,
         durable_every=spec.commits.durable_every,
+        neighbours=spec.commits.neighbours,
+        failure_domain=spec.commits.failure_domain,
         pace=CommitPace(**spec.commits.model_dump(include={"every", "budget", "at_least_s"})),
         allow_chaos=spec.allow_chaos,
         incarnation=incarnation,

@@ -180,14 +180,21 @@ class WorkloadProcesses:
     def handles(self) -> list[WorkloadHandle]:
         return [
             WorkloadHandle(
-                name=one.name, role=str(one.role), rank=one.rank, ray_actor=self._hosts[one.name], part=one.part
+                name=one.name,
+                role=str(one.role),
+                rank=one.rank,
+                ray_actor=self._hosts[one.name],
+                part=one.part,
+                node_id=self._facts[one.name].node_id,
             )
             for one in self.plan.workloads
         ]
 
     def roll(self) -> DirectorySnapshot:
         """The current process of each workload, for the trainer."""
-        actors = {name: (self._facts[name].actor_id, host) for name, host in self._hosts.items()}
+        actors = {
+            name: (self._facts[name].actor_id, host, self._facts[name].node_id) for name, host in self._hosts.items()
+        }
         return DirectorySnapshot(epoch=self._context.record.epoch, actors=actors)
 
     # ---- coming up

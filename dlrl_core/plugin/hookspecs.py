@@ -33,6 +33,7 @@ Policy: TypeAlias = "Callable[[JobSpec], JobSpec]"
 StoreOpener: TypeAlias = Callable[[str], Any]
 ClusterStarter: TypeAlias = Callable[[], Any]
 Command: TypeAlias = Callable[..., None]
+StateKeeperClass: TypeAlias = type
 Detector: TypeAlias = Callable[[Any], "Iterable[Any]"]
 EventSink: TypeAlias = "Callable[[str, Mapping[str, Any]], None]"
 DoctorCheck: TypeAlias = "Callable[[DoctorRequest], Iterable[Verdict]]"
@@ -55,6 +56,7 @@ KINDS = {
     "dlrl_frameworks": Kind("framework", "frameworks"),
     "dlrl_policies": Kind("policy", "policies"),
     "dlrl_stores": Kind("store scheme", "store openers", ("sqlite",)),
+    "dlrl_state_keepers": Kind("state keeper", "state keepers"),
     "dlrl_clusters": Kind("cluster", "clusters"),
     "dlrl_commands": Kind(
         "command", "commands", ("run", "plan", "status", "stop"), ("why", "doctor", "frameworks", "chaos")
@@ -84,6 +86,15 @@ def dlrl_stores() -> dict[str, StoreOpener | ImportPath]:
     """Stores by URL scheme: functions that take the whole URL and return an open store.
 
     The result is typed `Any` because the store's class lives in `dlrl_core.context`, a room below this one.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def dlrl_state_keepers() -> dict[str, StateKeeperClass | ImportPath]:
+    """Keepers of committed state by name: subclasses of StateKeeper. `commits(keeper=...)` chooses one.
+
+    Typed `Any` because StateKeeper lives in `dlrl_core.workload`, a room below this one.
     """
     raise NotImplementedError
 

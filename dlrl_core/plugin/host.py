@@ -180,6 +180,11 @@ class PluginHost:
         """The function that opens stores of that URL scheme. Raises PluginError."""
         return self._function("dlrl_stores", scheme)
 
+    def state_keeper(self, name: str) -> hooks.ImportPath:
+        """The import path of the keeper class of that name. Raises PluginError."""
+        found = self._function("dlrl_state_keepers", name)
+        return f"{found.__module__}:{found.__qualname__}"
+
     def cluster_starter(self, name: str) -> hooks.ClusterStarter:
         """The function that returns the cluster of that name. Raises PluginError."""
         return self._function("dlrl_clusters", name)

@@ -290,7 +290,13 @@ class CommitSpec(Frozen):
     durable_every: Count = 10
     """Each so many commits are copied to durable storage."""
     state_folder: Text | None = None
-    """Durable storage that all nodes reach; None: below DLRL_HOME."""
+    """Durable storage that all nodes reach, a path or a URL such as s3://bucket/folder; None: below DLRL_HOME."""
+    neighbours: bool = Field(True, strict=True)
+    """On several nodes: keep each commit in the memory of another node, too."""
+    failure_domain: Text | None = None
+    """A node label, such as a rack: a neighbour has another value of it, where there is one."""
+    keeper: Text = "node_memory"
+    """What keeps committed state; plugins add others."""
 
 
 class JobOptions(Frozen):
@@ -338,7 +344,8 @@ class JobSpec(JobOptions):
     )
     commits: CommitSpec = Field(
         CommitSpec(),
-        description="how often: every so many steps, or budget, at_least_s; where: durable_every, state_folder",
+        description="how often: every so many steps, or budget, at_least_s; where: neighbours, failure_domain, "
+        "durable_every, state_folder, keeper",
         examples=[{"every": 1}],
     )
     allow_chaos: bool = Field(False, strict=True, description="let dlrl chaos break this job")

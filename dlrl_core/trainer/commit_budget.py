@@ -1,9 +1,12 @@
-"""How often a trainer commits: as the user says, or as often as the budget allows. Pure."""
+"""How often a trainer commits, as the user says or the budget allows, and which commits are made durable. Pure."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from dlrl_core.workload.state_keeper import Commit, DurableStatus
 
 _REMEMBERED = 3
 
@@ -88,3 +91,51 @@ class CommitBudget:
             return f"{often} until their cost is known"
         step_s = sum(self._steps) / len(self._steps)
         return f"{often}: one takes {self.cost_s:.2g} s, a step {step_s:.2g} s, the budget is {self._pace.budget:.2%}"
+
+
+class DurableTurns:
+    """Which commits are copied to durable storage, from the ranks' answers.
+
+    All ranks copy the same versions, so that there is one that all of them have. A rank copies one at a time: while any
+    rank still copies, the turn passes to a later commit; if a copy failed, the next commit is tried.
+    """
+
+    def __init__(self, every: int) -> None:
+        self._every = every
+        self.error: str | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Training went back; the answers to the next commit tell which versions are left."""
+        self.on_all: str | None = None
+        """The id of the newest version that all ranks have."""
+        self.copying: str | None = None
+        """The id of a version that a rank still copies."""
+        self._asked: str | None = None
+        self._is_due = True
+        """The first one is: whatever is lost later, there is a commit to go back to."""
+
+    def takes(self, commit: Commit) -> bool:
+        """Whether this one is copied, as soon as it counts."""
+        self._is_due = self._is_due or commit.version % self._every == 0
+        is_taken = self._is_due and self.copying is None
+        if is_taken:
+            self._asked, self._is_due = commit.id, False
+        return is_taken
+
+    def pass_on(self) -> None:
+        """The commit that was to be copied does not count: the next one is copied instead."""
+        self._asked, self._is_due = None, True
+
+    def heard(self, answers: Sequence[DurableStatus]) -> None:
+        """Take the status of all ranks."""
+        if not answers:
+            return
+        common = frozenset.intersection(*(answer.commits for answer in answers))
+        self.on_all = max(common, default=(0, None))[1]
+        self.copying = next((answer.copying for answer in answers if answer.copying), None)
+        self.error = next((answer.error for answer in answers if answer.error), None)
+        if self._asked is not None and self.copying is None and self.on_all != self._asked:
+            self._is_due = self._is_due or any(answer.error for answer in answers)
+        elif self._asked == self.on_all:
+            self._asked = None

@@ -11,7 +11,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,17 +19,18 @@ import ray
 from ray.exceptions import GetTimeoutError, RayTaskError
 
 from dlrl_core.context.commits_report import CommitsReport
-from dlrl_core.errors import CommitLostError, DlrlError
-from dlrl_core.trainer.commit_budget import CommitBudget, CommitPace
-from dlrl_core.trainer.workload_directory import GRACE_S, WorkloadDirectory, WorkloadHandle, died_with
+from dlrl_core.errors import DlrlError
+from dlrl_core.trainer.commit_budget import CommitBudget, CommitPace, DurableTurns
+from dlrl_core.trainer.commit_search import CommitSearch
+from dlrl_core.trainer.neighbours import Neighbours
+from dlrl_core.trainer.workload_directory import WorkloadDirectory, WorkloadHandle
 from dlrl_core.workload.actors import LOST
-from dlrl_core.workload.committed_state import CommitOutcome, HeldCommits
-from dlrl_core.workload.durable_state import DurableStatus
-from dlrl_core.workload.state_memory import memory_roots, own_folder, run_folders
-from dlrl_core.workload.version_folder import Commit
+from dlrl_core.workload.captured_state import CapturedState
+from dlrl_core.workload.state_keeper import Commit, CommitOutcome, DurableStatus, StateKeeper
 
-_FILE = "trainer_commit.json"
 _LOOK_S = 0.02
+_TRY_AGAIN_S = 5.0
+"""Between two tries to have neighbours copy a commit."""
 _STILL_S = 60.0
 """A copy to durable storage of which no byte was written for so long is given up when its memory is needed."""
 
@@ -45,23 +46,44 @@ class _Pending:
     is_copied: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Securing:
+    """Copies that neighbours make of the last commit that counts."""
+
+    refs: dict[str, Any]
+
+
+class NoState:
+    """What a commit takes of a trainer without stateful workloads: nothing but its progress."""
+
+    def capture_state(self) -> CapturedState:
+        return CapturedState(layout=None, buffers={})
+
+
 class Commits:
-    """The commits of one trainer. Each stateful workload keeps its own state of them; see CommittedState."""
+    """The commits of one trainer. Each stateful workload keeps its own state of them; see StateKeeper."""
 
     def __init__(
         self,
         directory: WorkloadDirectory,
         stateful: Sequence[WorkloadHandle],
         *,
-        run_id: str,
+        own: StateKeeper,
         known: str | None,
+        neighbours: Neighbours,
         durable_every: int,
         pace: CommitPace,
         on_news: Callable[[Commit | None, CommitsReport], None] = lambda *_: None,
     ) -> None:
         self._directory = directory
         self._stateful = list(stateful)
-        self._file = run_folders(run_id)[0] / _FILE
+        self._own = own
+        """Keeps the commits of a job without state, on the trainer's node."""
+        self._neighbours = neighbours
+        self._lonely: str | None = None
+        """Why the last commit is in the memory of one node only."""
+        self._securing: _Securing | None = None
+        self._tried_at = 0.0
         self._turns = DurableTurns(durable_every)
         self._budget = CommitBudget(pace)
         self._on_news = on_news
@@ -93,65 +115,44 @@ class Commits:
             self._pending = None
             self._turns.forget()
             self._budget.forget()
-            self.last = self._counted = self._restore_common() if self._stateful else self._newest_known()
+            self._securing = None
+            self.last = self._counted = self._restored()
             self._newest = max(self._newest, self.last.version if self.last else 0)
             self._directory.has_commit = self.last is not None
             self._tell()
 
-    def _restore_common(self) -> Commit | None:
-        damaged: list[str] = []
-        while True:
-            held: list[HeldCommits] = self._on_all("held")
-            found = {id_: Commit.from_json(text) for one in held for id_, text in one.commits.items()}
-            self._newest = max([self._newest, *(commit.version for commit in found.values())])
-            common = [found[id_] for id_ in found if all(id_ in one.commits for one in held)]
-            last = max(common, key=lambda commit: commit.version, default=None)
-            if last is None:
-                self._check_none_lost(held)
-                return None
-            damages = [damage for damage in self._on_all("damage", last.id) if damage is not None]
-            if not damages:
-                self._note_loss(last, held, damaged)
-                self._on_all("restore", last.id)
-                return last
-            damaged += damages
-            self._known = self._known or last
-
-    def _check_none_lost(self, held: Sequence[HeldCommits]) -> None:
-        """Raise CommitLostError, unless no commit has ever counted."""
-        counted = {id_ for one in held for id_ in one.counted}
-        if self._known is None and not counted:
-            return
-        missing = [
-            f"'{workload.name}' in '{one.place}'"
-            for workload, one in zip(self._stateful, held, strict=True)
-            if not counted & one.commits.keys()
-        ]
-        holders = len(held) - len(missing)
-        step = f" of step {self._known.step + 1}" if self._known else ""
-        raise CommitLostError(
-            f"the commit{step} is lost: {holders} of {len(held)} ranks hold one, and none that all hold; "
-            f"missing at {', '.join(missing[:8]) or 'none, but they hold different ones'}"
-        )
-
-    def _note_loss(self, last: Commit, held: Sequence[HeldCommits], damaged: Sequence[str]) -> None:
-        """Say so if the commit that is restored is older than one that counted."""
-        if self._known is None or self._known.version <= last.version:
-            return
-        missing = [
-            f"'{workload.name}' has it not in '{one.place}'"
-            for workload, one in zip(self._stateful, held, strict=True)
-            if self._known.id not in one.commits
-        ]
-        lost = f"the commit of step {self._known.step + 1} is lost"
-        self._trouble = f"{lost}, training goes on after step {last.step + 1}: {'; '.join([*damaged, *missing][:4])}"
+    def _restored(self) -> Commit | None:
+        if not self._stateful:
+            return self._newest_known()
+        search = CommitSearch(self._directory, self._stateful, self._known)
+        last = search.restore()
+        self._known, self._newest = search.known, max(self._newest, search.newest)
+        self._trouble = search.loss or self._trouble
+        self._neighbours.forget()
+        return last
 
     def _newest_known(self) -> Commit | None:
-        """Without stateful workloads: the newer of the trainer's own file and the commit that the Master knows."""
-        found = [self._known] if self._known else []
-        if self._file.exists():
-            found.append(Commit.from_json(self._file.read_text()))
-        return max(found, key=lambda commit: commit.version, default=None)
+        """Without stateful workloads: the newest of what the trainer's node holds and what the Master knows."""
+        found = [Commit.from_json(text) for text in self._own.held().commits.values()]
+        return max([*found, *([self._known] if self._known else [])], key=lambda commit: commit.version, default=None)
+
+    def check_room(self) -> None:
+        """Before training: raise DlrlError if a node has no room for two versions of what its ranks hold."""
+        if self._counted is not None:
+            return
+        sizes: list[tuple[int, dict[str, int]]] = self._on_all("state_size")
+        needs: dict[str, int] = {}
+        alike: dict[tuple[str, str, str], int] = {}
+        for workload, (own, shared) in zip(self._stateful, sizes, strict=True):
+            needs[workload.node_id] = needs.get(workload.node_id, 0) + own
+            alike |= {(workload.node_id, workload.role, name): size for name, size in shared.items()}
+        for (node, _, _), size in alike.items():
+            needs[node] += size
+        asked = list({one.node_id: one for one in self._stateful}.values())
+        refs = [one.ray_actor.keeper.remote("check_room", needs[one.node_id]) for one in asked]
+        problems = [one for one in self._directory.answers(refs, "check_room", asked) if one is not None]
+        if problems:
+            raise DlrlError(f"commits have no room: {problems[0]}")
 
     # ---- committing
 
@@ -176,12 +177,12 @@ class Commits:
         began, text = time.perf_counter(), new.to_json()
         keep = [self._counted.id] if self._counted else []
         is_copied = not is_durable and self._turns.takes(new)
-        self._on_all("begin_commit", text, keep)
         self.last = new
         if not self._stateful:
-            self._write(text)
-            self._count(new)
+            self._commit_own(new, keep)
             return
+        begun = [one.ray_actor.begin_commit.remote(text, keep, self._neighbours.of(one.name)) for one in self._stateful]
+        self._directory.answers(begun, "begin_commit", self._stateful)
         refs = [workload.ray_actor.commit_outcome.remote(new.id) for workload in self._stateful]
         seconds = time.perf_counter() - began
         self._pending = _Pending(commit=new, refs=refs, began_s=seconds, is_copied=is_copied)
@@ -189,9 +190,16 @@ class Commits:
             self._conclude()
             if self._trouble is not None:
                 raise DlrlError(self._trouble)
-            self._on_all("make_durable", new.id)
-            self._turns.heard(self._on_all("durable_status"))
+            self._keepers("make_durable", new.id)
+            self._turns.heard(self._keepers("durable_status"))
             self._tell()
+
+    def _commit_own(self, new: Commit, keep: list[str]) -> None:
+        self._own.begin(new, keep, NoState())
+        outcome = self._own.outcome(new.id)
+        if outcome.error is not None:
+            raise DlrlError(outcome.error)
+        self._count(new)
 
     def poll(self) -> None:
         """Count the pending commit if all ranks hold it by now. Called by the thread that reports."""
@@ -199,7 +207,10 @@ class Commits:
             return
         try:
             pending = self._pending
-            if pending is None or len(ray.wait(pending.refs, num_returns=len(pending.refs), timeout=0)[1]):
+            if pending is None:
+                self._secure()
+                return
+            if len(ray.wait(pending.refs, num_returns=len(pending.refs), timeout=0)[1]):
                 return
             try:
                 self._heard(pending, ray.get(pending.refs))
@@ -218,7 +229,7 @@ class Commits:
     def _conclude(self) -> None:
         """Wait until the pending commit counts or has failed. After a death, raises RestartFit."""
         if (pending := self._pending) is not None:
-            self._heard(pending, self._answers(pending.refs, "commit_outcome"))
+            self._heard(pending, self._directory.answers(pending.refs, "commit_outcome", self._stateful))
 
     def _heard(self, pending: _Pending, outcomes: Sequence[CommitOutcome]) -> None:
         self._pending = None
@@ -227,7 +238,7 @@ class Commits:
         self._budget.costs(pending.began_s + _cost_s(outcomes))
         failed = [
             f"{one.error} (workload '{workload.name}')"
-            for workload, one in zip(self._stateful, outcomes, strict=True)
+            for workload, one in self._with(outcomes)
             if one.error is not None
         ]
         self._trouble = failed[0] if failed else None
@@ -237,9 +248,40 @@ class Commits:
             self.last = self._counted
             self._tell()
             return
+        self._neighbours_told({one.name: heard.neighbour_error for one, heard in self._with(outcomes)})
         self._count(pending.commit)
         for workload in self._stateful:
             workload.ray_actor.counted.remote(pending.commit.id, pending.is_copied, self._turns.on_all)
+
+    def _with(self, outcomes: Sequence[CommitOutcome]) -> Iterable[tuple[WorkloadHandle, CommitOutcome]]:
+        return zip(self._stateful, outcomes, strict=True)
+
+    def _neighbours_told(self, errors: dict[str, str | None]) -> None:
+        self._securing = None
+        self._neighbours.heard(errors)
+        self._lonely = next((f"of '{name}': {error}" for name, error in errors.items() if error), None)
+
+    def _secure(self) -> None:
+        """Have neighbours copy the last commit where they do not hold it: after a way back, or the loss of one."""
+        if self._securing is None:
+            without = self._neighbours.without_copy() if self._counted and not self._directory.is_behind else []
+            if without and time.monotonic() - self._tried_at > _TRY_AGAIN_S:
+                self._tried_at = time.monotonic()
+                self._securing = _Securing(refs={name: self._given(name) for name in without})
+            return
+        refs = self._securing.refs
+        if len(ray.wait(list(refs.values()), num_returns=len(refs), timeout=0)[1]):
+            return
+        try:
+            self._neighbours_told({name: ray.get(ref) for name, ref in refs.items()})
+        except (RayTaskError, *LOST):
+            self._securing = None  # the trainer's own thread meets that death
+        self._tell()
+
+    def _given(self, name: str) -> Any:
+        assert self._counted is not None
+        id_ = self._counted.id
+        return self._directory.named(name).ray_actor.keeper.remote("give", id_, [id_], self._neighbours.of(name))
 
     def _count(self, commit: Commit) -> None:
         self._counted = self._known = commit
@@ -254,10 +296,10 @@ class Commits:
         `is_awaited`. A copy that stands still is given up.
         """
         while self._turns.copying not in (None, self._counted.id if self._counted else None):
-            answers: list[DurableStatus] = self._on_all("durable_status")
+            answers: list[DurableStatus] = self._keepers("durable_status")
             if any(one.copying and one.still_s > _STILL_S for one in answers):
-                self._on_all("abandon_durable")
-                answers = self._on_all("durable_status")
+                self._keepers("abandon_durable")
+                answers = self._keepers("durable_status")
             self._turns.heard(answers)
             if not is_awaited:
                 return self._turns.copying is not None
@@ -276,6 +318,8 @@ class Commits:
                 steps_at_risk=self._budget.steps_apart,
                 size=self._size,
                 trouble=self._trouble,
+                nodes=2 if self._neighbours.is_on and not self._neighbours.without_copy() else 1,
+                neighbour_trouble=self._lonely,
                 durable_step=None if step is None else step + 1,
                 durable_at=at,
                 is_copying=self._turns.copying is not None,
@@ -283,29 +327,13 @@ class Commits:
             ),
         )
 
-    def _write(self, text: str) -> None:
-        own_folder(self._file.parent, below=memory_roots()[0])
-        part = self._file.with_suffix(f".{uuid.uuid4().hex}")
-        part.write_text(text)
-        part.replace(self._file)
-
     def _on_all(self, method: str, *args: Any) -> list[Any]:
         """Call a method of WorkloadHost on all stateful workloads. After a death, raises RestartFit."""
-        return self._answers([getattr(one.ray_actor, method).remote(*args) for one in self._stateful], method)
+        return self._directory.ask_all(self._stateful, method, *args)
 
-    def _answers(self, refs: list[Any], method: str) -> list[Any]:
-        before = self._directory.version
-        try:
-            return ray.get(refs)
-        except (RayTaskError, *LOST) as error:
-            if not isinstance(error, LOST):
-                ray.wait(refs, num_returns=len(refs), timeout=GRACE_S)
-            self._directory.replace_gone()
-            replaced = self._directory.replaced[before:]
-            if replaced or isinstance(error, LOST):
-                self._directory.go_back(died_with((replaced or self._stateful)[0], method))
-            cause = getattr(error, "cause", None)
-            raise (cause if isinstance(cause, DlrlError) else error) from None
+    def _keepers(self, method: str, *args: Any) -> list[Any]:
+        """The same for a method of their StateKeepers."""
+        return self._on_all("keeper", method, *args)
 
 
 def _cost_s(outcomes: Sequence[CommitOutcome]) -> float:
@@ -323,51 +351,3 @@ def _checked(progress: dict[str, Any]) -> dict[str, Any]:
     except (TypeError, ValueError) as error:
         raise DlrlError(f"progress given to commit can't be written as JSON: {error}") from None
     return plain
-
-
-class DurableTurns:
-    """Which commits are copied to durable storage, from the ranks' answers. Pure.
-
-    All ranks copy the same versions, so that there is one that all of them have. A rank copies one at a time: while any
-    rank still copies, the turn passes to a later commit; if a copy failed, the next commit is tried.
-    """
-
-    def __init__(self, every: int) -> None:
-        self._every = every
-        self.error: str | None = None
-        self.forget()
-
-    def forget(self) -> None:
-        """Training went back; the answers to the next commit tell which versions are left."""
-        self.on_all: str | None = None
-        """The id of the newest version that all ranks have."""
-        self.copying: str | None = None
-        """The id of a version that a rank still copies."""
-        self._asked: str | None = None
-        self._is_due = True
-        """The first one is: whatever is lost later, there is a commit to go back to."""
-
-    def takes(self, commit: Commit) -> bool:
-        """Whether this one is copied, as soon as it counts."""
-        self._is_due = self._is_due or commit.version % self._every == 0
-        is_taken = self._is_due and self.copying is None
-        if is_taken:
-            self._asked, self._is_due = commit.id, False
-        return is_taken
-
-    def pass_on(self) -> None:
-        """The commit that was to be copied does not count: the next one is copied instead."""
-        self._asked, self._is_due = None, True
-
-    def heard(self, answers: Sequence[DurableStatus]) -> None:
-        """Take the status of all ranks."""
-        if not answers:
-            return
-        common = frozenset.intersection(*(answer.commits for answer in answers))
-        self.on_all = max(common, default=(0, None))[1]
-        self.copying = next((answer.copying for answer in answers if answer.copying), None)
-        self.error = next((answer.error for answer in answers if answer.error), None)
-        if self._asked is not None and self.copying is None and self.on_all != self._asked:
-            self._is_due = self._is_due or any(answer.error for answer in answers)
-        elif self._asked == self.on_all:
-            self._asked = None

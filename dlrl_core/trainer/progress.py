@@ -11,7 +11,7 @@ from typing import Any
 from dlrl_core.context.commits_report import CommitsReport
 from dlrl_core.graph import EdgeKind, RoleGraph
 from dlrl_core.roles import RoleType
-from dlrl_core.workload.version_folder import Commit
+from dlrl_core.workload.state_keeper import Commit
 
 
 @dataclass(slots=True)

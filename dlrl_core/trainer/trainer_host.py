@@ -23,11 +23,12 @@ from dlrl_core.errors import (
     WorkloadDiedError,
     WorkloadError,
 )
-from dlrl_core.roles import RoleType
+from dlrl_core.roles import TRAINER, RoleType
 from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.trainer.base_trainer import BaseTrainer
 from dlrl_core.trainer.commit_budget import CommitPace
 from dlrl_core.trainer.commits import Commits
+from dlrl_core.trainer.neighbours import Neighbours
 from dlrl_core.trainer.progress import CallLog, Progress, ProgressReport
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_core.trainer.workload_directory import RestartFit, WorkloadDirectory, WorkloadHandle, died_with
@@ -35,7 +36,7 @@ from dlrl_core.workload.actors import LOST
 from dlrl_core.workload.fault import Fault, FaultInjector
 from dlrl_core.workload.invocation import has_state, load_class
 from dlrl_core.workload.process import ProcessSetup, end_children, end_with_node, report_of_process, thread_stacks
-from dlrl_core.workload.state_memory import forget_run
+from dlrl_core.workload.state_keeper import KeeperRequest, StateKeeper, keeper_class
 
 CONCURRENCY_GROUPS = (("control", 2), ("watch", 2))
 _PUSH_PERIOD_S = 0.2
@@ -54,7 +55,10 @@ class TrainerLaunch:
     setup: ProcessSetup
     role_classes: Mapping[RoleType, ClassRef]
     resources: Mapping[RoleType, dict[str, float]]
+    state_keeper: str
     durable_every: int = 10
+    neighbours: bool = True
+    failure_domain: str | None = None
     pace: CommitPace = field(default_factory=CommitPace)
     allow_chaos: bool = False
     incarnation: int = 0
@@ -143,6 +147,7 @@ class TrainerHost:
         while True:
             try:
                 commits.restore_last()
+                commits.check_room()
                 self._progress.enter("fit")
                 result = trainer.fit()
                 commits.finish()
@@ -206,7 +211,7 @@ class TrainerHost:
     def end(self) -> None:
         """Kill the processes that this one has started; called at the end of the job, before this one is killed."""
         end_children()
-        forget_run(self._launch.run_id)
+        keeper_class(self._launch.state_keeper).forget_run(self._launch.run_id)
 
     def _trainer_class(self) -> type[BaseTrainer]:
         cls = load_class(self._launch.cls)
@@ -225,8 +230,11 @@ class TrainerHost:
         commits = self._commits = Commits(
             directory,
             stateful,
-            run_id=self._launch.run_id,
+            own=self._own_keeper(),
             known=commit,
+            neighbours=Neighbours(
+                directory, stateful, is_on=self._launch.neighbours, domain_label=self._launch.failure_domain
+            ),
             durable_every=self._launch.durable_every,
             pace=self._launch.pace,
             on_news=self._progress.committed,
@@ -235,6 +243,11 @@ class TrainerHost:
         trainer = self._trainer_class()(handles, classes, self._config)
         trainer._bind(groups, self._launch.resources, self._progress, commits, directory)
         return trainer, commits
+
+    def _own_keeper(self) -> StateKeeper:
+        cluster = ray.get_runtime_context().gcs_address
+        request = KeeperRequest(run_id=self._launch.run_id, workload=TRAINER, cluster=cluster)
+        return keeper_class(self._launch.state_keeper)(request)
 
     def _push_progress(self, master: Any) -> None:
         """Report every change to the Master, at most five times a second; the last report is part of the outcome."""

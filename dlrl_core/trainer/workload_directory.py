@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import ray
 from ray.exceptions import GetTimeoutError, RayTaskError
 
-from dlrl_core.errors import TrainerError, WorkloadDiedError
+from dlrl_core.errors import DlrlError, TrainerError, WorkloadDiedError
 from dlrl_core.workload.actors import GONE, LOST, NoAnswerError, ask_restarting
 
 GRACE_S = 1.0
@@ -38,9 +38,12 @@ class WorkloadHandle:
     `ray_actor` is the Ray handle of the process itself.
     """
 
-    def __init__(self, *, name: str, role: str, rank: int, ray_actor: Any, part: str | None = None) -> None:
+    def __init__(
+        self, *, name: str, role: str, rank: int, ray_actor: Any, part: str | None = None, node_id: str = ""
+    ) -> None:
         self.name = name
         self.part = part
+        self.node_id = node_id
         self.role = role
         self.rank = rank
         self.ray_actor = ray_actor
@@ -51,14 +54,14 @@ class WorkloadHandle:
         return HandleMethod(self.ray_actor.invoke, method)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.name, self.role, self.rank, self.ray_actor, self.part)
+        return _rebuild, (self.name, self.role, self.rank, self.ray_actor, self.part, self.node_id)
 
     def __repr__(self) -> str:
         return f"WorkloadHandle('{self.name}')"
 
 
-def _rebuild(name: str, role: str, rank: int, ray_actor: Any, part: str | None) -> WorkloadHandle:
-    return WorkloadHandle(name=name, role=role, rank=rank, ray_actor=ray_actor, part=part)
+def _rebuild(name: str, role: str, rank: int, ray_actor: Any, part: str | None, node_id: str) -> WorkloadHandle:
+    return WorkloadHandle(name=name, role=role, rank=rank, ray_actor=ray_actor, part=part, node_id=node_id)
 
 
 class HandleMethod:
@@ -108,8 +111,8 @@ class DirectorySnapshot:
 
     epoch: int
     """Of the last incident for which the trainer has to go back to a commit: it changes with each."""
-    actors: dict[str, tuple[str, Any]]
-    """Of each workload, the id of its actor and the Ray handle."""
+    actors: dict[str, tuple[str, Any, str]]
+    """Of each workload, the id of its actor, the Ray handle, and the id of its node."""
 
 
 @dataclass
@@ -179,6 +182,25 @@ class WorkloadDirectory:
         for workload, actor in self.gone():
             self.replace(workload.name, actor)
 
+    def ask_all(self, workloads: Sequence[WorkloadHandle], method: str, *args: Any) -> list[Any]:
+        """Call a method of WorkloadHost on these workloads. After a death, raises RestartFit."""
+        return self.answers([getattr(one.ray_actor, method).remote(*args) for one in workloads], method, workloads)
+
+    def answers(self, refs: list[Any], method: str, asked: Sequence[WorkloadHandle]) -> list[Any]:
+        """The answers of these workloads to that method. After a death, raises RestartFit."""
+        before = self.version
+        try:
+            return list(ray.get(refs))
+        except (RayTaskError, *LOST) as error:
+            if not isinstance(error, LOST):
+                ray.wait(refs, num_returns=len(refs), timeout=GRACE_S)
+            self.replace_gone()
+            replaced = self.replaced[before:]
+            if replaced or isinstance(error, LOST):
+                self.go_back(died_with((replaced or asked)[0], method))
+            cause = getattr(error, "cause", None)
+            raise (cause if isinstance(cause, DlrlError) else error) from None
+
     def go_back(self, why: WorkloadDiedError) -> NoReturn:
         """Raise RestartFit, because the running calls can't be repeated; without a commit, raise `why`."""
         if not self.has_commit:
@@ -222,9 +244,9 @@ class WorkloadDirectory:
         """Take over the processes of a snapshot. Raises RestartFit if the trainer has to go back because of them."""
         is_behind, self.epoch = snapshot.epoch != self.epoch, snapshot.epoch
         for workload in self.workloads:
-            actor_id, actor = snapshot.actors[workload.name]
+            actor_id, actor, node_id = snapshot.actors[workload.name]
             if workload.ray_actor._actor_id.hex() != actor_id:
-                workload.ray_actor = actor
+                workload.ray_actor, workload.node_id = actor, node_id
                 self.replaced.append(workload)
                 is_behind = is_behind or workload.name in self.stateful
                 if workload not in self._uninitialised:

@@ -2,7 +2,8 @@
 
 The user's methods run one after the other in the default concurrency group. `control` answers while they run; `watch`
 holds the pending calls by which the Master notices a death (those of earlier Masters stay in it, so nothing else may
-wait there); `commits` waits for copies of the state; `coroutines` runs `async def` methods side by side.
+wait there); `commits` waits for copies of the state, `copies` makes those for neighbours; `coroutines` runs `async def`
+methods side by side.
 """
 
 from __future__ import annotations
@@ -21,9 +22,7 @@ from dlrl_core.context.process_report import ProcessReport, WorkloadState
 from dlrl_core.errors import RemoteCause, WorkloadCallError, WorkloadStartError
 from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.workload.base_workload import BaseWorkload, WorkloadIdentity, set_identity
-from dlrl_core.workload.committed_state import CommitOutcome, CommittedState, HeldCommits
 from dlrl_core.workload.coroutines import CoroutineCall, Coroutines
-from dlrl_core.workload.durable_state import DurableStatus
 from dlrl_core.workload.fault import Fault, FaultInjector
 from dlrl_core.workload.invocation import SLOTS, ShardPart, has_state, load_class, methods_of
 from dlrl_core.workload.process import (
@@ -37,10 +36,15 @@ from dlrl_core.workload.process import (
     show_devices,
     thread_stacks,
 )
-from dlrl_core.workload.state_memory import forget_run
-from dlrl_core.workload.version_folder import Commit
+from dlrl_core.workload.state_keeper import (
+    Commit,
+    CommitOutcome,
+    KeeperRequest,
+    Neighbour,
+    keeper_class,
+)
 
-CONCURRENCY_GROUPS = (("control", 2), ("watch", 2), ("commits", 2))
+CONCURRENCY_GROUPS = (("control", 2), ("watch", 2), ("commits", 4), ("copies", 4))
 """Name and threads; `coroutines` is added with the role's `concurrency`."""
 _CANCEL_S = 30.0
 
@@ -56,6 +60,7 @@ class WorkloadLaunch:
     device_type: str = "GPU"
     visible_devices: str = "own"
     concurrency: int = 32
+    state_keeper: str = ""
     durable_folder: str | None = None
     allow_chaos: bool = False
     report_period_s: float = 5.0
@@ -82,11 +87,14 @@ class WorkloadHost:
         self._slots: dict[int, str] = {}
         self._faults = FaultInjector(is_allowed=launch.allow_chaos, owner=f"workload '{launch.identity.name}'")
         self._init_results: list[tuple[str, Any]] = []
-        self._committed = CommittedState(
-            run_id=launch.identity.run_id,
-            workload=launch.identity.name,
-            durable=launch.durable_folder,
-            cluster=ray.get_runtime_context().gcs_address,
+        self._committed = keeper_class(launch.state_keeper)(
+            KeeperRequest(
+                run_id=launch.identity.run_id,
+                workload=launch.identity.name,
+                role=str(launch.identity.role),
+                durable=launch.durable_folder,
+                cluster=ray.get_runtime_context().gcs_address,
+            )
         )
         self._reading: frozenset[str] = frozenset()
         """Methods that leave the workload's state as it is."""
@@ -233,11 +241,11 @@ class WorkloadHost:
 
     # ---- commits
 
-    def begin_commit(self, text: str, keep: list[str]) -> None:
+    def begin_commit(self, text: str, keep: list[str], neighbour: Neighbour | None = None) -> None:
         """Take the state for this commit. The commits to keep are those that count; others are written over."""
         commit = Commit.from_json(text)
         hook = "capture_state" if hasattr(self._workload, "capture_state") else "save_state"
-        self._run_hook(hook, lambda: self._committed.begin(commit, keep, self._workload))
+        self._run_hook(hook, lambda: self._committed.begin(commit, keep, self._workload, neighbour))
         self._restored = commit.id
 
     @ray.method(concurrency_group="commits")
@@ -256,23 +264,29 @@ class WorkloadHost:
             self._committed.start_durable(id_, on_all)
 
     @ray.method(concurrency_group="commits")
-    def make_durable(self, id_: str) -> None:
-        """Copy a commit to durable storage; returns when it is there."""
-        self._committed.make_durable(id_)
+    def keeper(self, method: str, *args: Any) -> Any:
+        """Call a method of this process's StateKeeper, for the trainer or for the keeper of another process."""
+        return getattr(self._committed, method)(*args)
 
-    @ray.method(concurrency_group="control")
-    def durable_status(self) -> DurableStatus:
-        return self._committed.durable_status()
+    @ray.method(concurrency_group="copies")
+    def pull(self, workload: str, id_: str, keep: list[str], source: Any) -> float:
+        """Copy a commit of another workload, whose process is on another node, to the memory of this node."""
+        return self._committed.pull(workload, id_, keep, source)
 
-    @ray.method(concurrency_group="control")
-    def abandon_durable(self) -> None:
-        """Give up a copy to durable storage that stands still."""
-        self._committed.abandon_durable()
+    def state_size(self) -> tuple[int, dict[str, int]]:
+        """Bytes of a commit of this rank, and of those that other ranks hold alike, by the name of their content.
 
-    @ray.method(concurrency_group="commits")
-    def held(self) -> HeldCommits:
-        """The commits whose state can be loaded here."""
-        return self._committed.held()
+        Nothing is copied. Called before training, on all ranks at once.
+        """
+        capture = getattr(self._workload, "capture_state", None)
+        if capture is None:
+            return 0, {}
+        try:
+            captured = capture()
+        except Exception:  # noqa: BLE001 - user code whose state may not be there before training; its size is not known
+            return 0, {}
+        alike = {name: captured.buffers[buffer].size for buffer, name in captured.alike.items()}
+        return captured.size - sum(alike.values()), alike
 
     @ray.method(concurrency_group="commits")
     def damage(self, id_: str) -> str | None:
@@ -356,7 +370,7 @@ class WorkloadHost:
         self._ended.set()
         end_children()
         if is_job_over:
-            forget_run(self._identity.run_id)
+            self._committed.forget_run(self._identity.run_id)
 
     def _push_reports(self) -> None:
         while not self._ended.wait(self._launch.report_period_s):

@@ -161,6 +161,7 @@ def _launch(record: JobRecord) -> MasterLaunch:
         plan_json=None,
         store_url=record.store_url,
         python_path=(),
+        state_keeper="dlrl_state.keeper:NodeMemoryKeeper",
         plugins=None,
         reservation=None,
     )

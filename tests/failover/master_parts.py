@@ -38,6 +38,7 @@ def launch_of(spec: JobSpec, plan: ExecutionPlan, **more: Any) -> MasterLaunch:
         plan_json=plan.to_json(),
         store_url="sqlite:///unused.db",
         python_path=(),
+        state_keeper="dlrl_state.keeper:NodeMemoryKeeper",
         plugins=None,
         reservation=None,
         limits=MasterLimits(reserve_s=0.3),

@@ -75,6 +75,7 @@ class ProcessStandIn:
         self.done: Counter[str] = Counter()
         self.ping = self._answering("ping")
         self.invoke = SimpleNamespace(remote=lambda method, *args, **kwargs: self._call(method))
+        self.keeper = SimpleNamespace(remote=lambda method, *args: self._call(method))
         self.invoke_init = SimpleNamespace(remote=lambda number, method, *args, **kwargs: self._call(method))
 
     def __getattr__(self, method: str) -> Any:  # the host's own, such as `save`
@@ -130,7 +131,7 @@ class MasterStandIn:
             if not process.is_alive:
                 self._job.processes[name] = ProcessStandIn(name)
                 self.epoch += self.counts_epochs and name.partition("-")[0] in self._going_back
-        actors = {name: (process.id, process) for name, process in self._job.processes.items()}
+        actors = {name: (process.id, process, "node") for name, process in self._job.processes.items()}
         return Ref(DirectorySnapshot(epoch=self.epoch, actors=actors))
 
     def _escalate(self, name: str, method: str) -> Ref:

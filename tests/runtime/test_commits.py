@@ -13,7 +13,7 @@ from checks import wait_until
 from dlrl_core import RLJobBuilder
 from dlrl_core.context import FindingKind, JobContext, default_store_url, open_store
 from dlrl_core.errors import JobFailedError
-from dlrl_core.workload.state_memory import run_folders
+from dlrl_state.run_memory import run_folders
 
 HERE = "sample_jobs.keeping"
 

@@ -9,12 +9,12 @@ from ray_stand_in import JobStandIn, Ref, use_stand_in
 
 from dlrl_core.context.commits_report import CommitsReport
 from dlrl_core.errors import CommitLostError, WorkloadCallError, WorkloadDiedError
-from dlrl_core.trainer.commit_budget import CommitPace
-from dlrl_core.trainer.commits import Commits, DurableTurns
+from dlrl_core.trainer.commit_budget import CommitPace, DurableTurns
+from dlrl_core.trainer.commits import Commits
+from dlrl_core.trainer.neighbours import Neighbours
 from dlrl_core.trainer.workload_directory import RestartFit
-from dlrl_core.workload.committed_state import CommitOutcome, HeldCommits
-from dlrl_core.workload.durable_state import DurableStatus
-from dlrl_core.workload.version_folder import Commit
+from dlrl_core.workload.state_keeper import Commit, CommitOutcome, DurableStatus, HeldCommits, KeeperRequest
+from dlrl_state.keeper import NodeMemoryKeeper
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,8 @@ def commits_of(job: JobStandIn, *, known: Commit | None = None, told: Told | Non
     return Commits(
         job.directory,
         job.handles_of("actor"),
-        run_id=uuid.uuid4().hex,
+        own=NodeMemoryKeeper(KeeperRequest(run_id=uuid.uuid4().hex, workload="trainer")),
+        neighbours=Neighbours(job.directory, job.handles_of("actor"), is_on=True, domain_label=None),
         known=known.to_json() if known else None,
         durable_every=5,
         pace=CommitPace(every=every),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dlrl_core.workload.captured_state import CapturedState, SavedState, StateBuffer, arrays_of, capture_arrays
-from dlrl_core.workload.version_folder import Commit
+from dlrl_core.workload.state_keeper import Commit
 
 
 def commit(version: int, attempt: str = "") -> Commit:

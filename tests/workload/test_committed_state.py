@@ -13,9 +13,10 @@ import pytest
 from checks import wait_until
 from state_samples import commit, gated
 
-from dlrl_core.workload import durable_state
 from dlrl_core.workload.captured_state import arrays_of, capture_arrays
-from dlrl_core.workload.committed_state import CommittedState
+from dlrl_core.workload.state_keeper import KeeperRequest
+from dlrl_state import durable_state
+from dlrl_state.keeper import NodeMemoryKeeper
 
 
 class Arrays:
@@ -48,16 +49,18 @@ class Files:
 
 
 @pytest.fixture
-def committed(tmp_path, monkeypatch) -> CommittedState:
+def committed(tmp_path, monkeypatch) -> NodeMemoryKeeper:
     monkeypatch.setenv("DLRL_MEMORY", str(tmp_path / "memory"))
-    return CommittedState(run_id=f"test-{uuid.uuid4().hex}", workload="actor-0", durable=str(tmp_path / "durable"))
+    return NodeMemoryKeeper(
+        KeeperRequest(run_id=f"test-{uuid.uuid4().hex}", workload="actor-0", durable=str(tmp_path / "durable"))
+    )
 
 
 def test_a_copy_goes_on_behind_and_a_change_waits_for_it(committed):
     workload = Arrays(1)
     workload.gate.clear()
     committed.begin(commit(1), [], workload)
-    assert committed.is_copying
+    assert not committed._copy.ended.is_set()
     assert committed.held().commits == {}
     threading.Timer(0.2, workload.gate.set).start()
     committed.wait()

@@ -13,10 +13,10 @@ from checks import wait_until
 from state_samples import assert_is, commit, state
 
 from dlrl_core.errors import DlrlError
-from dlrl_core.workload import durable_state
-from dlrl_core.workload.durable_state import DurableCopies
-from dlrl_core.workload.state_memory import StateMemory, saved_state
-from dlrl_core.workload.version_folder import Version
+from dlrl_state import durable_state
+from dlrl_state.durable_state import DurableCopies
+from dlrl_state.state_memory import StateMemory, saved_state
+from dlrl_state.version_folder import Version
 
 
 @pytest.fixture

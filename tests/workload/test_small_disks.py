@@ -11,8 +11,8 @@ import pytest
 from state_samples import assert_is, commit, state
 
 from dlrl_core.errors import DlrlError
-from dlrl_core.workload.durable_state import DurableCopies
-from dlrl_core.workload.state_memory import StateMemory, saved_state
+from dlrl_state.durable_state import DurableCopies
+from dlrl_state.state_memory import StateMemory, saved_state
 
 WORDS = 10**6 // 8
 """Numbers in a megabyte."""

@@ -16,19 +16,11 @@ import pytest
 from state_samples import assert_is, commit, gated, state
 
 from dlrl_core.errors import DlrlError
-from dlrl_core.workload import state_memory
 from dlrl_core.workload.captured_state import arrays_of, capture_arrays
-from dlrl_core.workload.state_memory import (
-    StateMemory,
-    dead_runs,
-    forget_run,
-    left_in_memory,
-    own_folder,
-    run_folders,
-    saved_state,
-    sweep,
-)
-from dlrl_core.workload.version_folder import new_part, publish, published
+from dlrl_state import run_memory, state_memory
+from dlrl_state.run_memory import dead_runs, forget_run, left_in_memory, own_folder, run_folders, sweep
+from dlrl_state.state_memory import StateMemory, saved_state
+from dlrl_state.version_folder import new_part, publish, published
 
 
 @pytest.fixture(autouse=True)
@@ -132,7 +124,7 @@ def test_a_process_that_dies_while_it_writes_leaves_the_last_version_and_its_par
     in_other_process(
         "import os, threading\n"
         "from state_samples import commit, gated, state\n"
-        "from dlrl_core.workload.state_memory import StateMemory\n"
+        "from dlrl_state.state_memory import StateMemory\n"
         f"memory = StateMemory(run_id={run_id!r}, workload='actor-0')\n"
         "writing = threading.Thread(target=memory.write, args=(commit(2), ['id1'], gated(state(2), threading.Event())))\n"
         "writing.daemon = True\n"
@@ -153,7 +145,7 @@ def test_a_version_of_another_process_that_lives_is_not_removed(memory, run_id):
     code = (
         "import sys\n"
         "from state_samples import commit, state\n"
-        "from dlrl_core.workload.state_memory import StateMemory\n"
+        "from dlrl_state.state_memory import StateMemory\n"
         f"StateMemory(run_id={run_id!r}, workload='actor-0').write(commit(1, 'z'), [], state(9))\n"
         "print('written', flush=True)\n"
         "sys.stdin.read()\n"
@@ -219,7 +211,8 @@ def test_where_memory_is_too_small_the_disk_is_used_and_that_is_said(tmp_path, m
     small, large = tmp_path / "small", tmp_path / "large"
     small.mkdir()
     large.mkdir()
-    monkeypatch.setattr(state_memory, "memory_roots", lambda: [small, large])
+    for module in (state_memory, run_memory):
+        monkeypatch.setattr(module, "memory_roots", lambda: [small, large])
     usage = state_memory.shutil.disk_usage
     monkeypatch.setattr(
         state_memory.shutil, "disk_usage", lambda path: usage(path)._replace(free=1000 if path == small else 10**9)
@@ -304,7 +297,7 @@ def test_a_run_is_dead_when_no_process_holds_it_and_its_cluster_is_gone(memory, 
     cluster = f"127.0.0.1:{listening.getsockname()[1]}"
     in_other_process(
         "from state_samples import commit, state\n"
-        "from dlrl_core.workload.state_memory import StateMemory\n"
+        "from dlrl_state.state_memory import StateMemory\n"
         f"StateMemory(run_id={other!r}, workload='actor-0', cluster={cluster!r}).write(commit(1), [], state(1))\n"
     )
     assert dead_runs() == []

@@ -16,7 +16,7 @@ from dlrl_core.context import JobView
 from dlrl_core.errors import DlrlError
 from dlrl_core.roles import MASTER, TRAINER
 from dlrl_core.scheduler.cluster_probe import living_actors, standing_reservations
-from dlrl_core.workload.state_memory import left_in_memory
+from dlrl_state.run_memory import left_in_memory
 
 T = TypeVar("T")
 Processes = Mapping[str, tuple[int, int | None]]

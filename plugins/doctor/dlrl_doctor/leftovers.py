@@ -1,4 +1,4 @@
-"""What is left of runs that were killed: folders of embedded local Rays, and committed state in memory."""
+"""What is left of runs that were killed: folders of embedded local Rays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 from dlrl_core.plugin.verdict import DoctorRequest, Verdict, ok, problem, warning
 
 _SUBJECT = "leftovers"
-_MEMORY = "memory"
 _GRACE_S = 10.0
 """A folder is made a moment before its keeper is started."""
 _LONGEST_TEMP_DIR = 24
@@ -34,22 +33,6 @@ def check(request: DoctorRequest) -> Iterator[Verdict]:
         else:
             end = "was killed" if (folder / "ray").is_dir() else "did not start"
             yield warning(_SUBJECT, f"'{folder}' is of a local Ray that {end}", "run: dlrl doctor --clean")
-
-
-def check_memory(request: DoctorRequest) -> Iterator[Verdict]:
-    """A verdict for the committed state of each run that is over; with `clean` it is removed."""
-    from dlrl_core.workload.state_memory import dead_runs, memory_roots
-
-    dead = dead_runs()
-    if not dead:
-        yield ok(_MEMORY, f"no state of dead runs in {' or '.join(map(repr, map(str, memory_roots())))}")
-    for folder in dead:
-        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        if request.clean:
-            yield _removed(folder, _MEMORY)
-        else:
-            seen = f"'{folder}' has {size / 1e9:.2f} GB of a run that is over"
-            yield warning(_MEMORY, seen, "run: dlrl doctor --clean")
 
 
 def dead_folders() -> Iterator[tuple[Path, list[int]]]:
@@ -89,9 +72,9 @@ def _command_lines() -> dict[int, list[str]]:
     }
 
 
-def _removed(folder: Path, subject: str = _SUBJECT) -> Verdict:
+def _removed(folder: Path) -> Verdict:
     try:
         shutil.rmtree(folder)
     except OSError as error:
-        return problem(subject, f"'{folder}' can't be removed: {error.strerror}", f"run: rm -r '{folder}'")
-    return ok(subject, f"'{folder}' was removed")
+        return problem(_SUBJECT, f"'{folder}' can't be removed: {error.strerror}", f"run: rm -r '{folder}'")
+    return ok(_SUBJECT, f"'{folder}' was removed")

@@ -16,7 +16,6 @@ LAST = {
     "machine": "dlrl_doctor.machine:check",
     "home": "dlrl_doctor.home:check",
     "leftovers": "dlrl_doctor.leftovers:check",
-    "memory": "dlrl_doctor.leftovers:check_memory",
     "cluster": "dlrl_doctor.clusters:check",
 }
 """Checks after them."""

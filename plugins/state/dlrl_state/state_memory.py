@@ -14,23 +14,19 @@ import json
 import mmap
 import os
 import shutil
-import socket
-import stat
-import tempfile
 import threading
 import time
-import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
 import xxhash
 
-from dlrl_core.errors import DlrlError
 from dlrl_core.workload.captured_state import CapturedState, SavedState
-from dlrl_core.workload.version_folder import (
-    Commit,
+from dlrl_core.workload.state_keeper import Commit
+from dlrl_state.run_memory import CLUSTER, LOCK, is_own, memory_roots, own_folder, run_folders, sweep
+from dlrl_state.version_folder import (
     Piece,
     Version,
     discard,
@@ -46,55 +42,8 @@ from dlrl_core.workload.version_folder import (
 _INDEX = "dlrl_state.json"
 _BYTES = "dlrl_state.bytes"
 _POOL = "pool"
-_LOCK = "lock"
-_CLUSTER = "cluster"
 _ALIGNED = 64
 _LANES = 2
-_OLD_S = 24 * 3600.0
-_ANSWER_S = 5.0
-
-
-def memory_roots() -> list[Path]:
-    """Where state may be kept on this machine, best first: DLRL_MEMORY alone if set, else memory, then the disk."""
-    if given := os.environ.get("DLRL_MEMORY"):
-        return [Path(given)]
-    shared = Path("/dev/shm")
-    return [*([shared] if os.access(shared, os.W_OK) else []), Path(tempfile.gettempdir())]
-
-
-def run_folders(run_id: str) -> list[Path]:
-    """The folder of a run below each of the roots; they need not exist."""
-    return [root / f"dlrl-{os.getuid()}" / run_id for root in memory_roots()]
-
-
-def _is_own(path: Path, *, below: Path) -> bool:
-    """Whether the folder is there and each level of it below `below` is this user's alone."""
-    levels = [path, *path.parents]
-    try:
-        return all(_is_alone(level.lstat()) for level in levels[: levels.index(below)])
-    except OSError:
-        return False
-
-
-def _is_alone(seen: os.stat_result) -> bool:
-    return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.getuid() and not seen.st_mode & 0o077
-
-
-def own_folder(path: Path, *, below: Path) -> Path:
-    """The folder, made if it is missing. Raises DlrlError if a level of it below `below` is not this user's alone."""
-    below.mkdir(parents=True, exist_ok=True)
-    current = below
-    for name in path.relative_to(below).parts:
-        current = current / name
-        with contextlib.suppress(FileExistsError):
-            current.mkdir(mode=0o700)
-        seen = current.lstat()
-        if not _is_alone(seen):
-            raise DlrlError(
-                f"'{current}' is no folder of this user alone (owner {seen.st_uid}, mode "
-                f"{stat.filemode(seen.st_mode)}); remove it, or set DLRL_MEMORY to another place"
-            )
-    return path
 
 
 class StateMemory:
@@ -119,6 +68,16 @@ class StateMemory:
             self._hold(root.parent)
         return {one: found for root in roots for one, found in published(root).items()}
 
+    def set_counted(self, id_: str) -> None:
+        """All ranks hold this commit."""
+        version = self.held().get(id_)
+        if version is not None and not version.is_counted:
+            with contextlib.suppress(OSError):  # a disk that is read-only by now, or the run's end
+                version.set_counted()
+
+    def remove(self, version: Version) -> None:
+        discard(version.folder)
+
     def place(self) -> str:
         """Where this workload's state lies, or would, for messages."""
         return str(self._root or self._roots()[0])
@@ -129,7 +88,7 @@ class StateMemory:
     def _own_roots(self) -> list[Path]:
         """Those that are there and are this user's alone: what another user put there is never read."""
         pairs = zip(self._roots(), memory_roots(), strict=True)
-        return [root for root, below in pairs if _is_own(root, below=below)]
+        return [root for root, below in pairs if is_own(root, below=below)]
 
     def pin(self, id_: str) -> None:
         """Do not remove this version until it is unpinned."""
@@ -168,7 +127,7 @@ class StateMemory:
     def _hold(self, run: Path) -> None:
         """Hold a lock on the run's folder as long as this process lives; it tells living runs from dead ones."""
         if run not in self._locks:
-            file = (run / _LOCK).open("a")
+            file = (run / LOCK).open("a")
             fcntl.flock(file, fcntl.LOCK_SH)
             self._locks[run] = file
 
@@ -205,6 +164,47 @@ class StateMemory:
             shutil.rmtree(part, ignore_errors=True)
             raise
 
+    def receive(self, commit: Commit, pieces: Sequence[Piece], keep: Collection[str], fill: Fill) -> None:
+        """Publish a version that another process has written, unless it is here.
+
+        Pieces that the newest version here has too are copied from that; `fill` gets the others, each with its memory.
+        Raises OSError if their bytes are not those that were written.
+        """
+        sizes: dict[str, int] = {}
+        for piece in pieces:
+            sizes[piece.file] = max(sizes.get(piece.file, 0), piece.start + piece.size)
+        if commit.id in self.held():
+            return
+        root = self._prepared(commit, keep, sum(sizes.values()))
+        part = new_part(root, commit)
+        try:
+            views = {file: self._file_view(root, part, file, size) for file, size in sizes.items()}
+            wanted = [(piece, views[piece.file][piece.start : piece.start + piece.size]) for piece in pieces]
+            fill(_not_copied(wanted, published(root)))
+            for piece, view in wanted:
+                if xxhash.xxh3_64(view).hexdigest() != piece.digest:
+                    raise OSError(f"byte {piece.start} of '{piece.file}', or one after it, is not what was written")
+            publish(part, commit, pieces, is_replica=True)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+
+    def _file_view(self, root: Path, part: Path, file: str, size: int) -> memoryview:
+        if file == _BYTES:
+            memory = self._mapping(root, part, size)
+        else:
+            (part / file).parent.mkdir(parents=True, exist_ok=True)
+            memory = _mapped_file(part / file, size)
+        return memoryview(memory) if memory is not None else memoryview(bytearray())
+
+    def no_room(self, size: int) -> str | None:
+        """Why there is no room for two versions of that size on this machine; None if there is."""
+        try:
+            self._chosen(size, is_tried=True)
+        except OSError as error:
+            return str(error.strerror)
+        return None
+
     def _prepared(self, commit: Commit, keep: Collection[str], size: int) -> Path:
         """The folder to write to, with room for two versions of that size, after unneeded versions were removed."""
         mine = this_process()
@@ -212,7 +212,7 @@ class StateMemory:
             for part in unused_parts(root):
                 shutil.rmtree(part, ignore_errors=True)
             for id_, version in published(root).items():
-                is_mine = version.writer == mine or not is_alive(version.writer)
+                is_mine = version.writer == mine or version.is_replica or not is_alive(version.writer)
                 is_newer = version.commit.version > commit.version  # then this commit is of a trainer that was replaced
                 if id_ not in keep and id_ not in self._pinned and is_mine and not is_newer:
                     discard(version.folder, kept_file=_BYTES, kept_as=root / _POOL if root == self._root else None)
@@ -220,7 +220,8 @@ class StateMemory:
             self._root = self._chosen(size)
         return self._root
 
-    def _chosen(self, size: int) -> Path:
+    def _chosen(self, size: int, *, is_tried: bool = False) -> Path:
+        """The first folder with room for two versions; made, unless this is only tried. Raises OSError (ENOSPC)."""
         told: list[str] = []
         for root in memory_roots():
             folder = root / f"dlrl-{os.getuid()}" / self._run_id / self._workload
@@ -229,10 +230,12 @@ class StateMemory:
                 continue
             free = shutil.disk_usage(root if root.exists() else root.parent).free
             own = sum(version.size for version in self.held().values() if version.folder.parent == folder)
+            if free + own >= 2 * size and is_tried:
+                return folder
             if free + own >= 2 * size:
                 own_folder(folder, below=root)
                 self._hold(folder.parent)
-                (folder.parent / _CLUSTER).write_text(self._cluster)
+                (folder.parent / CLUSTER).write_text(self._cluster)
                 threading.Thread(target=sweep, args=(self._run_id,), name="dlrl-sweep", daemon=True).start()
                 if told:
                     print(f"dlrl: {told[0]}; commits of '{self._workload}' go to '{root}' instead", flush=True)
@@ -261,6 +264,41 @@ class StateMemory:
                 del self._mapped[next(iter(self._mapped))]
             self._mapped[inode] = mmap.mmap(file.fileno(), size)
             return self._mapped[inode]
+
+
+Fill = Callable[[Sequence[tuple[Piece, memoryview]]], None]
+
+
+def _not_copied(
+    wanted: Sequence[tuple[Piece, memoryview]], versions: Mapping[str, Version]
+) -> list[tuple[Piece, memoryview]]:
+    """Copy what the newest of the versions has, with the same checksum at the same place; returns the others."""
+    newest = max(versions.values(), key=lambda version: version.commit.version, default=None)
+    if newest is None:
+        return list(wanted)
+    known, files = set(newest.pieces), dict[str, IO[bytes]]()
+    with contextlib.ExitStack() as stack:
+        for piece, view in wanted:
+            if piece in known and len(view):
+                if piece.file not in files:
+                    files[piece.file] = stack.enter_context((newest.folder / piece.file).open("rb", buffering=0))
+                files[piece.file].seek(piece.start)
+                _read_all(files[piece.file], view)
+    return [(piece, view) for piece, view in wanted if piece not in known]
+
+
+def _read_all(file: IO[bytes], view: memoryview) -> None:
+    while len(view) and (read := file.readinto(view)):  # type: ignore[attr-defined]
+        view = view[read:]
+
+
+def _mapped_file(path: Path, size: int) -> mmap.mmap | None:
+    """A new file of that size, as memory."""
+    with path.open("w+b") as file:
+        if not size:
+            return None
+        os.posix_fallocate(file.fileno(), 0, size)
+        return mmap.mmap(file.fileno(), size)
 
 
 def _copied(
@@ -296,68 +334,3 @@ def saved_state(folder: Path) -> SavedState | None:
 
 def _gb(size: float) -> str:
     return f"{size / 1e9:.2f} GB"
-
-
-# ---- runs that are over
-
-
-def sweep(except_run: str = "") -> list[Path]:
-    """Remove what dead runs left on this machine; returns their folders."""
-    dead = dead_runs(except_run=except_run)
-    for run in dead:
-        shutil.rmtree(run, ignore_errors=True)
-    return dead
-
-
-def dead_runs(*, except_run: str = "") -> list[Path]:
-    """Folders of runs of which no process lives on this machine, and whose cluster is gone, or that are a day old.
-
-    A run whose processes on this machine are just being restarted has none for a moment; its cluster is there.
-    """
-    homes = [root / f"dlrl-{os.getuid()}" for root in memory_roots()]
-    found = [run for home in homes if home.is_dir() for run in home.iterdir() if run.is_dir()]
-    unused = [run for run in found if run.name != except_run and _is_unused(run)]
-    return [run for run in unused if _is_cluster_gone(run) or _age_s(run) > _OLD_S]
-
-
-def _is_cluster_gone(run: Path) -> bool:
-    """Whether the cluster of the run was on this machine and nothing answers at its address."""
-    with contextlib.suppress(OSError, ValueError):
-        host, _, port = (run / _CLUSTER).read_text().rpartition(":")
-        try:
-            socket.create_connection((host, int(port)), timeout=_ANSWER_S).close()
-        except ConnectionRefusedError:
-            return True  # a machine that is gone would not refuse
-    return False
-
-
-def _age_s(run: Path) -> float:
-    return time.time() - max((path.stat().st_mtime for path in (run, *run.glob("*"))), default=0.0)
-
-
-def _is_unused(run: Path) -> bool:
-    try:
-        with (run / _LOCK).open() as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    return True
-
-
-def forget_run(run_id: str) -> None:
-    """Remove the state of a run from this machine. It is renamed first, so that readers lose all at once."""
-    for folder in run_folders(run_id):
-        with contextlib.suppress(OSError):
-            folder.rename(folder.with_name(f"{run_id}-{uuid.uuid4().hex}"))
-    for left in left_in_memory(run_id):  # also of a process that was killed while it removed them
-        shutil.rmtree(left, ignore_errors=True)
-    for folder in run_folders(run_id):
-        with contextlib.suppress(OSError):
-            folder.parent.rmdir()  # unless it holds another run
-
-
-def left_in_memory(run_id: str) -> list[Path]:
-    """The folders of a run on this machine, with those that are being removed."""
-    return sorted(left for folder in run_folders(run_id) for left in folder.parent.glob(f"{run_id}*"))

@@ -13,30 +13,16 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, TimeoutError
-from dataclasses import dataclass
 from pathlib import Path
 
 from dlrl_core.errors import DlrlError
-from dlrl_core.workload.version_folder import Version, discard, new_part, publish, published, unused_parts
+from dlrl_core.workload.state_keeper import DurableStatus
+from dlrl_state.version_folder import Version, discard, new_part, publish, published, unused_parts
 
 _KEPT = 2
 _PIECE = 16 * 2**20
 _LIST_S = 30.0
 _MANIFEST_ROOM = 2**20
-
-
-@dataclass(frozen=True, kw_only=True)
-class DurableStatus:
-    """The durable copies of one rank."""
-
-    commits: frozenset[tuple[int, str]] = frozenset()
-    """Version and id of each."""
-    copying: str | None = None
-    """The id of the commit that is being copied."""
-    still_s: float = 0.0
-    """How long no byte of it was written."""
-    error: str | None = None
-    """Why the last copy failed; None after one that succeeded."""
 
 
 class DurableCopies:

@@ -14,9 +14,10 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import xxhash
+
+from dlrl_core.workload.state_keeper import Commit
 
 _MANIFEST = "dlrl_commit.json"
 _COUNTED = "counted"
@@ -24,27 +25,6 @@ _PART = "part-"
 _DAMAGED = "damaged-"
 _READ = 16 * 2**20
 _SCHEMA = 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Commit:
-    """One commit of the trainer; every rank writes it beside its state."""
-
-    version: int
-    id: str
-    """Of this attempt: an attempt at the same version that failed has another id."""
-    step: int
-    """The trainer's own index of the step, from 0."""
-    progress: dict[str, Any]
-    count: int = 0
-    """How many commits led here, this one included; versions of attempts that failed are left out."""
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Commit:
-        return cls(**json.loads(text))
 
 
 @dataclass(frozen=True)
@@ -66,6 +46,8 @@ class Version:
     pieces: tuple[Piece, ...]
     writer: tuple[int, int]
     """Process id and start, in the kernel's ticks since it booted, of the process that wrote it."""
+    is_replica: bool = False
+    """Whether it is a copy that a process of another workload holds for this one."""
 
     @property
     def is_counted(self) -> bool:
@@ -154,6 +136,7 @@ def publish(
     pieces: Iterable[Piece],
     *,
     is_synced: bool = False,
+    is_replica: bool = False,
     check: Callable[[], None] = lambda: None,
 ) -> Path:
     """Write the manifest and give the folder its final name, unless `check` raises.
@@ -167,6 +150,7 @@ def publish(
         "commit": asdict(commit),
         "pieces": [asdict(one) for one in pieces],
         "writer": writer,
+        "is_replica": is_replica,
     }
     (part / _MANIFEST).write_text(json.dumps(manifest))
     if is_synced:
@@ -235,7 +219,13 @@ def _read(folder: Path) -> Version | None:
         if any((folder / file).stat().st_size < size for file, size in needed.items()):
             return None
         pid, started = told["writer"]
-        return Version(folder=folder, commit=Commit(**told["commit"]), pieces=pieces, writer=(pid, started))
+        return Version(
+            folder=folder,
+            commit=Commit(**told["commit"]),
+            pieces=pieces,
+            writer=(pid, started),
+            is_replica=told.get("is_replica", False),
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None  # it is being removed, or was not written by us
 

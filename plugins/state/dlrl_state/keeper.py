@@ -2,73 +2,60 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import math
-import os
-import platform
+import shutil
 import threading
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from dlrl_core.workload.captured_state import CapturedState
-from dlrl_core.workload.durable_state import DurableCopies, DurableStatus
-from dlrl_core.workload.state_memory import StateMemory, saved_state
-from dlrl_core.workload.version_folder import Commit, Version
+from dlrl_core.workload.state_keeper import (
+    Commit,
+    CommitOutcome,
+    DurableStatus,
+    HeldCommits,
+    KeeperRequest,
+    Neighbour,
+    StateKeeper,
+)
+from dlrl_state.durable_state import DurableCopies
+from dlrl_state.neighbour_copies import NeighbourCopies, Source
+from dlrl_state.run_memory import forget_run
+from dlrl_state.state_memory import StateMemory, saved_state
+from dlrl_state.version_folder import Version
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommitOutcome:
-    """What became of a commit on one rank."""
+class NodeMemoryKeeper(StateKeeper):
+    """The versions of one workload's state in the memory of its node, with copies elsewhere."""
 
-    error: str | None
-    """Why this rank does not hold it; None if it does."""
-    size: int
-    """In bytes."""
-    waited_s: float
-    """How long calls of this rank waited for the copy."""
-    cpu_s: float
-    """Processor time of the copy."""
-    durable: DurableStatus
-    machine: str = field(default_factory=platform.node)
-    cores: int = field(default_factory=lambda: os.cpu_count() or 1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeldCommits:
-    """The commits whose state one rank can load."""
-
-    commits: dict[str, str]
-    """As JSON, by id."""
-    counted: frozenset[str]
-    """Ids of those that all ranks are known to have held."""
-    place: str
-    """Where they lie, for messages."""
-
-
-class CommittedState:
-    """The versions of one workload's state. Used by its host, which runs the workload's own methods."""
-
-    def __init__(self, *, run_id: str, workload: str, durable: str | None, cluster: str = "") -> None:
-        self._memory = StateMemory(run_id=run_id, workload=workload, cluster=cluster)
-        self._durable = DurableCopies(Path(durable) / workload if durable else None)
+    def __init__(self, request: KeeperRequest) -> None:
+        self._request = request
+        self._memory = StateMemory(run_id=request.run_id, workload=request.workload, cluster=request.cluster)
+        self._durable = DurableCopies(Path(request.durable) / request.workload if request.durable else None)
+        self._copies = NeighbourCopies(self._memory, request)
         self._copy: _Copy | None = None
 
-    @property
-    def is_copying(self) -> bool:
-        return self._copy is not None and not self._copy.ended.is_set()
+    @classmethod
+    def forget_run(cls, run_id: str) -> None:
+        forget_run(run_id)
 
-    def begin(self, commit: Commit, keep: Collection[str], workload: Any) -> None:
-        """Take the state of the workload for this commit. What is captured is copied after this returns."""
+    @classmethod
+    def check_durable(cls, durable: str) -> None: ...
+
+    @classmethod
+    def forget_durable(cls, durable: str) -> None:
+        shutil.rmtree(durable, ignore_errors=True)
+
+    def begin(self, commit: Commit, keep: Collection[str], workload: Any, neighbour: Neighbour | None = None) -> None:
         self.wait()
         for id_ in keep:
             self.set_counted(id_)
-        copy = _Copy(commit)
+        copy = _Copy(commit, None if neighbour is None else lambda: self.give(commit.id, keep, neighbour))
         if hasattr(workload, "capture_state"):
             captured: CapturedState = workload.capture_state()
             self._copy = copy
@@ -78,45 +65,39 @@ class CommittedState:
             self._copy = copy
 
     def wait(self) -> None:
-        """Return when the copy of the last commit has ended. Called before the state changes."""
         if (copy := self._copy) is not None and not copy.ended.is_set():
             copy.wait_began = min(copy.wait_began, time.perf_counter())
             copy.ended.wait()
 
     def outcome(self, id_: str) -> CommitOutcome:
-        """Wait for the copy of this commit, and tell what became of it."""
         copy = self._copy
         if copy is None or copy.commit.id != id_:
             copy = _Copy(Commit(version=0, id=id_, step=0, progress={}))
             copy.error = "its process has begun no such commit"
-            copy.ended.set()
-        copy.ended.wait()
+            copy.settled.set()
+        copy.settled.wait()
         return CommitOutcome(
-            error=copy.error, size=copy.size, waited_s=copy.waited_s, cpu_s=copy.cpu_s, durable=self._durable.status()
+            error=copy.error,
+            size=copy.size,
+            waited_s=copy.waited_s,
+            cpu_s=copy.cpu_s + self._copies.take_cpu_s(),
+            durable=self._durable.status(),
+            neighbour_error=copy.neighbour_error,
         )
 
     # ---- which versions there are
 
     def held(self) -> HeldCommits:
-        found = self._held()
-        return HeldCommits(
-            commits={id_: version.commit.to_json() for id_, version in found.items()},
-            counted=frozenset(id_ for id_, version in found.items() if version.is_counted),
-            place=self._memory.place(),
-        )
+        return _as_held(self._held(), self._memory)
 
     def _held(self) -> dict[str, Version]:
         return {**self._durable.held(), **self._memory.held()}
 
     def set_counted(self, id_: str) -> None:
-        """All ranks hold this commit."""
-        version = self._memory.held().get(id_)
-        if version is not None and not version.is_counted:
-            with contextlib.suppress(OSError):  # a disk that is read-only by now, or the run's end
-                version.set_counted()
+        self._memory.set_counted(id_)
 
     def damage(self, id_: str) -> str | None:
-        """Why the state of this commit can't be loaded, in one sentence; None if it can. A damaged one is set aside."""
+        """As the contract says. A damaged version is set aside."""
         version = self._held().get(id_)
         if version is None:
             return f"there is no whole version of it in '{self._memory.place()}'"
@@ -126,7 +107,6 @@ class CommittedState:
         return damage
 
     def load(self, id_: str, workload: Any) -> None:
-        """Bring the workload back to the state of this commit."""
         version = self._held()[id_]
         with self._memory.pinned(version):
             saved = saved_state(version.folder)
@@ -138,7 +118,6 @@ class CommittedState:
     # ---- durable storage
 
     def start_durable(self, id_: str, on_all: str | None) -> None:
-        """Copy this commit to durable storage in the background; `on_all` is the newest that every rank has there."""
         version = self._memory.held().get(id_)
         if version is None:
             self._durable.missed(f"there is no whole version of it in '{self._memory.place()}'")
@@ -148,7 +127,6 @@ class CommittedState:
         threading.Thread(target=self._durable.prune, args=(on_all,), name="dlrl-prune", daemon=True).start()
 
     def make_durable(self, id_: str) -> None:
-        """Copy this commit to durable storage; returns when it is there. Raises DlrlError."""
         version = self._memory.held()[id_]
         with self._memory.pinned(version):
             self._durable.copy(version)
@@ -159,12 +137,48 @@ class CommittedState:
     def abandon_durable(self) -> None:
         self._durable.abandon()
 
+    # ---- neighbours, and room
+
+    def check_room(self, size: int) -> str | None:
+        return self._memory.no_room(size)
+
+    def held_for(self, workloads: Collection[str]) -> dict[str, HeldCommits]:
+        memories = {name: self._copies.memory_of(name) for name in workloads}
+        return {name: _as_held(found, memory) for name, memory in memories.items() if (found := memory.held())}
+
+    def source_of(self, workload: str, id_: str) -> Source:
+        return self._copies.source_of(workload, id_)
+
+    def give(self, id_: str, keep: Collection[str], neighbour: Neighbour) -> str | None:
+        if id_ not in self._memory.held() and id_ in self._durable.held():
+            return None  # gone back to from there, and safe there
+        return self._copies.give(self._request.workload, id_, keep, neighbour)
+
+    def fetch(self, id_: str, keep: Collection[str], neighbour: Neighbour) -> str | None:
+        return self._copies.fetch(self._request.workload, id_, keep, neighbour)
+
+    def pull(self, workload: str, id_: str, keep: Collection[str], source: Any) -> float:
+        return self._copies.pull(workload, id_, keep, source)
+
+    def release(self, workload: str) -> None:
+        self._copies.release(workload)
+
+
+def _as_held(found: Mapping[str, Version], memory: StateMemory) -> HeldCommits:
+    return HeldCommits(
+        commits={id_: version.commit.to_json() for id_, version in found.items()},
+        counted=frozenset(id_ for id_, version in found.items() if version.is_counted),
+        place=memory.place(),
+    )
+
 
 class _Copy:
-    """One commit on its way to memory."""
+    """One commit on its way to memory, and then to the neighbour."""
 
-    def __init__(self, commit: Commit) -> None:
+    def __init__(self, commit: Commit, give: Callable[[], str | None] | None = None) -> None:
         self.commit = commit
+        self._give = give
+        self.neighbour_error: str | None = None
         self.size = 0
         self.error: str | None = None
         self.wait_began = math.inf
@@ -172,6 +186,9 @@ class _Copy:
         self.ended_at = math.inf
         self.cpu_s = 0.0
         self.ended = threading.Event()
+        """The state may change."""
+        self.settled = threading.Event()
+        """It is known what became of the commit on this rank."""
 
     def do(self, write: Callable[[], int]) -> None:
         """Write now. What the workload's own method raises is an error of that call; a full disk is not."""
@@ -182,6 +199,7 @@ class _Copy:
                 raise
             self.error = self._not_kept(error)
         self._end()
+        threading.Thread(target=self._settle, name="dlrl-give", daemon=True).start()
 
     def start(self, size: int, write: Callable[[], float]) -> None:
         """Write in a thread."""
@@ -197,6 +215,12 @@ class _Copy:
             self.error = f"commit {self.commit.version} could not be copied: {type(error).__name__}: {error}"
         finally:
             self._end()
+        self._settle()
+
+    def _settle(self) -> None:
+        if self.error is None and self._give is not None:
+            self.neighbour_error = self._give()
+        self.settled.set()
 
     @property
     def waited_s(self) -> float:
