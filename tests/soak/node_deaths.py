@@ -33,7 +33,8 @@ QUICK_TO_NOTICE = {
     "RAY_health_check_timeout_ms": "1500",
     "RAY_health_check_failure_threshold": "3",
 }
-STEPS = 40
+MOST_STEPS = 2000
+"""A run ends when it was told that it is enough."""
 LIMIT_S = 150.0
 
 
@@ -110,8 +111,9 @@ def job(folder: Path, **config: Any) -> RLJob:
     """The exactness job on two nodes with a spare. Its durable storage is a file, so that nothing is ever there."""
     nowhere = folder / "nowhere"
     nowhere.touch()
+    commits = {"every": 1, "state_folder": str(nowhere)}
     return exactness.job(
-        spare_nodes=1, steps=STEPS, pause_s=0.02, commits={"every": 1, "state_folder": str(nowhere)}, **config
+        spare_nodes=1, steps=MOST_STEPS, pause_s=0.02, commits=commits, enough=str(folder / "enough"), **config
     )
 
 
@@ -133,6 +135,7 @@ def run_with_node_deaths(nodes: NodesWithOwnMemory, folder: Path, seed: int, *, 
     chance = random.Random(seed)
     nodes.fill_up(3)
     began = time.monotonic()
+    (folder / "enough").unlink(missing_ok=True)
     handle = job(folder).submit("exact", blocking=False)
     killed = []
     first = chance.randint(1, 12)
@@ -144,15 +147,20 @@ def run_with_node_deaths(nodes: NodesWithOwnMemory, folder: Path, seed: int, *, 
         after = killed[0][1]
         wait_until(lambda: committed(handle) > after and copies(handle) == 2, "commits have copies again", LIMIT_S)
         killed.append(_strike(nodes, handle, chance, zombie=False))
+    after = killed[-1][1]
+    wait_until(lambda: committed(handle) > after + 3, "training goes on", LIMIT_S)
+    (folder / "enough").touch()
     nodes.fill_up(3)
     result = handle.wait(timeout=LIMIT_S)
     assert_nothing_left()
+    record = JobContext.load(open_store(default_store_url()), "exact")
+    assert record.record.incidents, "the death was not noticed"
     return NodeRun(
         seed=seed,
         killed=killed,
         value=result.value,
         seconds=time.monotonic() - began,
-        lost=[event.message for event in _journal() if "is lost" in event.message and "commit" in event.message],
+        lost=[one.message for one in record.journal() if one.kind == "commits" and "is lost" in one.message],
     )
 
 
@@ -160,26 +168,23 @@ def _strike(nodes: NodesWithOwnMemory, handle: Any, chance: random.Random, *, zo
     on = sorted({one["node_id"] for one in handle.status().workloads if one["node_id"] in nodes.living()})
     node = chance.choice(on)
     if zombie:
-        _freeze_until_dead(nodes, node)
+        _freeze_until_dead(nodes, handle, node)
     else:
         nodes.kill(node)
     return ("frozen" if zombie else "killed"), committed(handle)
 
 
-def _freeze_until_dead(nodes: NodesWithOwnMemory, node: str) -> None:
+def _freeze_until_dead(nodes: NodesWithOwnMemory, handle: Any, node: str) -> None:
     """Stop the raylet until Ray has given its node up, then let it go on: its processes have lived all the time."""
     raylet = nodes.raylet(node)
     raylet.send_signal(signal.SIGSTOP)
     try:
         wait_until(lambda: node not in nodes.living(), "Ray gives the node up", LIMIT_S)
-        time.sleep(2.0)  # its processes go on beside those that replace them
+        before = committed(handle)
+        wait_until(lambda: committed(handle) > before + 3, "others train in place of its processes", LIMIT_S)
     finally:
         raylet.send_signal(signal.SIGCONT)
     wait_until(lambda: not raylet.is_running() or raylet.status() == "zombie", "the raylet ends", LIMIT_S)
-
-
-def _journal() -> list[Any]:
-    return list(JobContext.load(open_store(default_store_url()), "exact").journal())
 
 
 def committed(handle: Any) -> int:
@@ -193,10 +198,11 @@ def copies(handle: Any) -> int:
 def check(run: NodeRun) -> list[str]:
     """What is wrong with a run; nothing, if no committed step was lost or done twice."""
     problems = list(run.lost)
-    if run.value != exactness.expected(STEPS):
+    steps = len(run.value["critic"][0]["applied"])
+    if run.value != exactness.expected(steps):
         problems.append("the final state differs")
     for role in ("actor", "critic"):
-        if any(rank["applied"] != list(range(STEPS)) for rank in run.value[role]):
+        if any(rank["applied"] != list(range(steps)) for rank in run.value[role]):
             problems.append(f"{role} did not apply every step once")
     return problems
 
