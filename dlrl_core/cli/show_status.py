@@ -144,11 +144,12 @@ def _commits(progress: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     step, size = progress["committed_step"], report["size"]
     last = "no step yet" if step is None else f"step {step}"
     of = f", {size / 1e9:.2f} GB a rank" if size else ""
+    of += f", in the memory of {report['nodes']} nodes" if report["nodes"] > 1 else ""
     yield "committed", f"{last}{of}; {report['pace']}; a death costs {report['steps_at_risk']} at most", ""
     if report["durable_step"] is not None:
         copying = ", another is being copied" if report["is_copying"] else ""
         yield "durable", f"step {report['durable_step']}, {wording.since(report['durable_at'])} ago{copying}", ""
-    for trouble in filter(None, (report["trouble"], report["durable_trouble"])):
+    for trouble in filter(None, (report["trouble"], report["neighbour_trouble"], report["durable_trouble"])):
         yield "trouble", trouble, "yellow"
 
 

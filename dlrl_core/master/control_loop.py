@@ -278,7 +278,9 @@ class ControlLoop:
         is_open = any(one.ready_at is None for one in self._context.record.incidents)
         if not is_open or not self._workloads.is_complete or self.trainer.is_due:
             return
-        is_state_lost = bool(self._moved) and any(
+        commits = self._context.record.progress.commits
+        has_copies = commits is not None and commits.nodes > 1
+        is_state_lost = not has_copies and any(
             one.node in self._moved and records[one.name].is_stateful for one in self._reserved.plan.workloads
         )
         self._moved = set()

@@ -93,7 +93,7 @@ def test_durable_storage_that_fails_is_told_and_heals(ray_2_nodes_8_gpus, tmp_pa
     handle.wait(timeout=60)
     told = [event.message for event in record_of("heals").journal() if event.kind == "commits"]
     assert str(place) in told[0]
-    assert told[-1] == "copies to durable storage are made again"
+    assert told[-1] == "durable copies are made again"
 
 
 def test_a_damaged_version_is_skipped_for_the_one_before(ray_2_nodes_8_gpus, tmp_path):
