@@ -68,6 +68,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "send_pyobj",
         "set_global_steps",
     ),
+    "socketserver calls it": ("handle_error",),
     "DeepSpeed calls them on the checkpoint engine that the adapter stands for": ("get_sd_loader", "makedirs"),
     "the decoder looks them up by the kind of an encoded value": (
         "_bytes",

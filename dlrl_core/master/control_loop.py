@@ -280,7 +280,7 @@ class ControlLoop:
             return
         commits = self._context.record.progress.commits
         has_copies = commits is not None and commits.nodes > 1
-        is_state_lost = not has_copies and any(
+        is_state_lost = bool(self._moved and not has_copies) and any(
             one.node in self._moved and records[one.name].is_stateful for one in self._reserved.plan.workloads
         )
         self._moved = set()
