@@ -54,7 +54,7 @@ class Kind(NamedTuple):
 KINDS = {
     "dlrl_frameworks": Kind("framework", "frameworks"),
     "dlrl_policies": Kind("policy", "policies"),
-    "dlrl_stores": Kind("store scheme", "store openers", ("sqlite",)),
+    "dlrl_stores": Kind("store scheme", "store openers", of_dlrls_plugins=("sqlite",)),
     "dlrl_clusters": Kind("cluster", "clusters"),
     "dlrl_commands": Kind(
         "command", "commands", ("run", "plan", "status", "stop"), ("why", "doctor", "frameworks", "chaos")

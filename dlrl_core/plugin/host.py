@@ -143,7 +143,8 @@ class PluginHost:
         if entry_points is None:
             installed, unreadable = installed_plugins()
         else:
-            installed, unreadable = unique(PluginRecord.of(entry) for entry in entry_points), []
+            given = [PluginRecord.of(entry, entry.dist.metadata if entry.dist else None) for entry in entry_points]
+            installed, unreadable = unique(given), []
         allow_list = AllowList(allow)
         torn: list[tuple[PluginRecord, None]] = [(record, None) for record in unreadable]
         host = cls(

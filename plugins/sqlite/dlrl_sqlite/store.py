@@ -13,9 +13,13 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
+from dlrl_core.context.redaction import redact
 from dlrl_core.context.store import Store, StoredEvent, StoredJob, check_schema, sqlite_url, version_conflict
 from dlrl_core.errors import SchemaError, StoreError, StoreUnavailableError
+from dlrl_core.plugin.verdict import Verdict
+from dlrl_sqlite.privacy import looked_at
 
 SCHEMA = 2
 """Number of the table layout, kept in PRAGMA user_version. Layout 1 had no commit_id."""
@@ -44,6 +48,18 @@ _NOT_NOW = (
     sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_PROTOCOL,
 )
+
+
+def open_sqlite(url: str) -> SqliteStore:
+    """The store behind the URL; nothing is opened yet. Raises StoreError if the URL names no absolute path."""
+    parts = urlsplit(url)
+    path = unquote(parts.path)
+    if parts.netloc or parts.query or parts.fragment or not path.strip("/") or path.endswith("/"):
+        raise StoreError(
+            f"store url '{redact(url)}' is not 'sqlite://' with an absolute path; "
+            "write it like sqlite:///var/lib/dlrl/context.db"
+        )
+    return SqliteStore(Path(path))
 
 
 class SqliteStore(Store):
@@ -116,6 +132,9 @@ class SqliteStore(Store):
             if database is None:
                 return []
             return [name for (name,) in database.execute("SELECT job FROM jobs WHERE is_live ORDER BY job")]
+
+    def warnings(self) -> list[Verdict]:
+        return looked_at(self.path)
 
     def close(self) -> None:
         with self._lock:
