@@ -57,7 +57,7 @@ KINDS = {
     "dlrl_stores": Kind("store scheme", "store openers", of_dlrls_plugins=("sqlite",)),
     "dlrl_clusters": Kind("cluster", "clusters"),
     "dlrl_commands": Kind(
-        "command", "commands", ("run", "plan", "status", "stop"), ("why", "doctor", "frameworks", "chaos")
+        "command", "commands", ("run", "stop"), ("plan", "status", "why", "doctor", "frameworks", "chaos")
     ),
     "dlrl_detectors": Kind("detector", "detectors"),
     "dlrl_event_sinks": Kind("event sink", "event sinks"),

@@ -189,9 +189,9 @@ class PluginHost:
         """The function that writes a plan in that format. Raises PluginError."""
         return self._function("dlrl_plan_formats", name)
 
-    def commands(self) -> Mapping[str, hooks.Command]:
-        """The commands that plugins add to `dlrl`."""
-        return self._all_functions("dlrl_commands")
+    def commands(self, names: Sequence[str] | None = None) -> Mapping[str, hooks.Command]:
+        """The commands that plugins add to `dlrl`, or those of these names; others are not imported then."""
+        return self._all_functions("dlrl_commands", names)
 
     def refuse(self, hook: str, name: str, why: str) -> str:
         """Keep for `problems` and `records` that what a plugin registered there can't be used; returns the sentence."""
@@ -230,10 +230,11 @@ class PluginHost:
     def _function(self, hook: str, name: str) -> Callable[..., Any]:
         return self._import(hook, name, self._find(hook, name, PluginError)[1])
 
-    def _all_functions(self, hook: str) -> dict[str, Callable[..., Any]]:
-        """Those that can be imported; each other one is logged, once."""
+    def _all_functions(self, hook: str, names: Sequence[str] | None = None) -> dict[str, Callable[..., Any]]:
+        """Those that can be imported, of the names if some are given; each other one is logged, once."""
         functions = {}
-        for name, (_, given) in self._tables[hook].usable().items():
+        usable = self._tables[hook].usable()
+        for name, given in [(name, given) for name, (_, given) in usable.items() if names is None or name in names]:
             try:
                 functions[name] = self._import(hook, name, given)
             except PluginError as error:

@@ -17,9 +17,8 @@ LAST = {
     "home": "dlrl_doctor.home:check",
     "leftovers": "dlrl_doctor.leftovers:check",
     "memory": "dlrl_doctor.leftovers:check_memory",
-    "cluster": "dlrl_doctor.clusters:check",
 }
-"""Checks after them."""
+"""Checks after them; at the very end comes the one of the cluster, which `dlrl_why` registers."""
 
 
 @hookimpl

@@ -1,4 +1,4 @@
-"""Registers the formats of a plan: in text, for a terminal, as a picture, as a page."""
+"""Registers the command `dlrl plan`, and the formats of a plan: in text, for a terminal, as a picture, as a page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 from dlrl_core import hookimpl
 
 if TYPE_CHECKING:
-    from dlrl_core.plugin.hookspecs import ImportPath, PlanFormat
+    from dlrl_core.plugin.hookspecs import Command, ImportPath, PlanFormat
+
+
+@hookimpl
+def dlrl_commands() -> dict[str, Command | ImportPath]:
+    return {"plan": "dlrl_pages.command:plan"}
 
 
 @hookimpl

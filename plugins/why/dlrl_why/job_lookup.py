@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dlrl_core.cli.clusters import Masters
 from dlrl_core.errors import ClusterError, ContextError, JobNotFoundError
+from dlrl_why.masters import Masters
 
 if TYPE_CHECKING:
     from dlrl_core.api import JobStatus

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dlrl_core.cli import wording
-from dlrl_core.cli.clusters import masters_of
-from dlrl_core.cli.job_lookup import KnownJob, all_jobs, one_job
 from dlrl_core.cli.output import console, print_json
+from dlrl_why.job_lookup import KnownJob, all_jobs, one_job
+from dlrl_why.masters import masters_of
 
 if TYPE_CHECKING:
     from rich.table import Table
