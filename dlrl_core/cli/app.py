@@ -151,15 +151,16 @@ def add_plugin_commands() -> None:
     from dlrl_core.cli.output import print_problems, quiet_plugins
 
     with quiet_plugins() as host:
-        called = _usable_commands(host, sys.argv[1:2])
-        commands = called or _usable_commands(host)
+        called = usable_commands(host, sys.argv[1:2])
+        commands = called or usable_commands(host)
     for name, function in commands.items():
         app.command(name)(function)
     if not called:
         print_problems(host.problems("dlrl_commands"))
 
 
-def _usable_commands(host: PluginHost, names: Sequence[str] | None = None) -> dict[str, Callable[..., None]]:
+def usable_commands(host: PluginHost, names: Sequence[str] | None = None) -> dict[str, Callable[..., None]]:
+    """The plugins' commands, or those of these names; `host.problems` names each that can't be imported or used."""
     return {name: function for name, function in host.commands(names).items() if _is_command(host, name, function)}
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import queue
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import EntryPoint
@@ -36,6 +38,8 @@ from dlrl_core.plugin.loading import (
 )
 
 _log = logging.getLogger("dlrl.plugin")
+_events_log = logging.getLogger("dlrl.events")
+_LAST_EVENTS_S = 5.0
 _logged: set[str] = set()
 _HARMLESS = (PluginStatus.LOADED, PluginStatus.NOT_ALLOWED)
 
@@ -288,3 +292,41 @@ def _log_once(problems: Iterable[str]) -> None:
         if problem not in _logged:
             _logged.add(problem)
             _log.warning("%s", problem)
+
+
+class EventSinks:
+    """Calls the sinks of all plugins with each journal event of a job, in order, in one thread.
+
+    A sink that fails is reported once and kept.
+    """
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+        self._events: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
+        self._failed: set[str] = set()
+        self._thread = threading.Thread(target=self._run, name="dlrl-event-sinks", daemon=True)
+        self._thread.start()
+
+    def add(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Hand over events that are part of the record now, as plain values; returns at once."""
+        for event in events:
+            self._events.put(event)
+
+    def close(self) -> None:
+        """Wait a few seconds until the sinks have what was handed over."""
+        self._events.put(None)
+        self._thread.join(_LAST_EVENTS_S)
+
+    def _run(self) -> None:
+        sinks = plugin_host().event_sinks()
+        while (event := self._events.get()) is not None:
+            for name, sink in sinks.items():
+                self._call(name, sink, event)
+
+    def _call(self, name: str, sink: hooks.EventSink, event: Mapping[str, Any]) -> None:
+        try:
+            sink(self._job, event)
+        except Exception as error:  # noqa: BLE001 - code of a plugin: it must not disturb the job
+            if name not in self._failed:
+                self._failed.add(name)
+                _events_log.warning("event sink '%s' failed: %s: %s", name, type(error).__name__, error)
