@@ -91,7 +91,7 @@ class Store(abc.ABC):
         """Names of all jobs, sorted."""
 
     def warnings(self) -> Sequence[Verdict]:
-        """What `dlrl doctor` tells of the store's place and settings: what was seen, and what to do."""
+        """Settings of the store that may lose records, for `dlrl doctor`: what was seen, and what to do."""
         return ()
 
     @abc.abstractmethod

@@ -29,9 +29,8 @@ def _ordered_checks() -> dict[str, DoctorCheck]:
             **{name: partial(check_framework, adapter) for name, adapter in host.frameworks().items()},
             **host.doctor_checks(),
         }
-    last = (*LAST, "cluster")
-    others = sorted({*checks} - {*FIRST, *last})
-    return {name: checks[name] for name in (*FIRST, *others, *last) if name in checks}
+    others = sorted({*checks} - {*FIRST, *LAST})
+    return {name: checks[name] for name in (*FIRST, *others, *LAST) if name in checks}
 
 
 def _verdicts(subject: str, check: DoctorCheck, request: DoctorRequest) -> Iterator[Verdict]:

@@ -7,14 +7,21 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from dlrl_core.plugin.verdict import Verdict, ok, problem, warning
+from dlrl_core.plugin.verdict import DoctorRequest, Verdict, ok, problem, warning
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def looked_at(database: Path) -> list[Verdict]:
-    """What was seen of the file's folder, and each file of the store that other users can read."""
-    return [_folder(database.parent), *_files(database)]
+def check(_: DoctorRequest) -> Iterator[Verdict]:
+    """The folder of the default store, and each of its files that other users can read; nothing of another store."""
+    from dlrl_core.context import default_store_url
+    from dlrl_sqlite.store import open_sqlite
+
+    url = default_store_url()
+    if url.partition(":")[0].lower() == "sqlite":
+        database = open_sqlite(url).path
+        yield _folder(database.parent)
+        yield from _files(database)
 
 
 def _folder(folder: Path) -> Verdict:

@@ -18,8 +18,6 @@ from urllib.parse import unquote, urlsplit
 from dlrl_core.context.redaction import redact
 from dlrl_core.context.store import Store, StoredEvent, StoredJob, check_schema, sqlite_url, version_conflict
 from dlrl_core.errors import SchemaError, StoreError, StoreUnavailableError
-from dlrl_core.plugin.verdict import Verdict
-from dlrl_sqlite.privacy import looked_at
 
 SCHEMA = 2
 """Number of the table layout, kept in PRAGMA user_version. Layout 1 had no commit_id."""
@@ -132,9 +130,6 @@ class SqliteStore(Store):
             if database is None:
                 return []
             return [name for (name,) in database.execute("SELECT job FROM jobs WHERE is_live ORDER BY job")]
-
-    def warnings(self) -> list[Verdict]:
-        return looked_at(self.path)
 
     def close(self) -> None:
         with self._lock:

@@ -1,4 +1,4 @@
-"""The store: what is to be said of its place, and can it be read?"""
+"""The store: can it be read, and may its settings lose records?"""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ def check(_: DoctorRequest) -> Iterator[Verdict]:
 
     url = default_store_url()
     with open_store(url) as store:
-        yield from store.warnings()
         jobs = store.jobs()
         yield ok("store", f"{redact(url)} holds {len(jobs)} job{'s' * (len(jobs) != 1)}")
+        yield from store.warnings()
