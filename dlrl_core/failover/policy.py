@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dlrl_core.context.records import FindingKind, Incident, JobRecord, Loss, Reason, WorkloadRecord
-from dlrl_core.failover.finding import TRAINER, Finding
+from dlrl_core.failover.finding import Finding
 from dlrl_core.graph import downstream
-from dlrl_core.roles import RoleType
+from dlrl_core.roles import TRAINER, RoleType
 from dlrl_core.spec import JobSpec
 from dlrl_core.spec.job_spec import RestartBudget
 from dlrl_core.spec.role_values import FailoverScope

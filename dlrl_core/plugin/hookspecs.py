@@ -37,6 +37,7 @@ Detector: TypeAlias = Callable[[Any], "Iterable[Any]"]
 EventSink: TypeAlias = "Callable[[str, Mapping[str, Any]], None]"
 DoctorCheck: TypeAlias = "Callable[[DoctorRequest], Iterable[Verdict]]"
 PlanFormat: TypeAlias = Callable[[Any], str]
+PlanAdviser: TypeAlias = Callable[[Any], "Iterable[str]"]
 
 
 class Kind(NamedTuple):
@@ -63,6 +64,7 @@ KINDS = {
     "dlrl_event_sinks": Kind("event sink", "event sinks"),
     "dlrl_doctor_checks": Kind("doctor check", "doctor checks"),
     "dlrl_plan_formats": Kind("plan format", "plan formats"),
+    "dlrl_plan_advisers": Kind("plan adviser", "plan advisers"),
 }
 """Each hook. All but the first return functions by name."""
 
@@ -137,4 +139,14 @@ def dlrl_doctor_checks() -> dict[str, DoctorCheck | ImportPath]:
 @hookspec
 def dlrl_plan_formats() -> dict[str, PlanFormat | ImportPath]:
     """Formats of a plan by name, such as 'svg': functions that take an ExecutionPlan and return a document."""
+    raise NotImplementedError
+
+
+@hookspec
+def dlrl_plan_advisers() -> dict[str, PlanAdviser | ImportPath]:
+    """Plan advisers by name: functions that take a Misfit and yield changes with which the job would fit.
+
+    A change is the end of "it would fit with ...". The first two are shown, so an adviser yields the best first.
+    Typed `Any` because Misfit lives in `dlrl_core.plan`, a room below this one.
+    """
     raise NotImplementedError

@@ -210,6 +210,9 @@ class PluginHost:
     def event_sinks(self) -> Mapping[str, hooks.EventSink]:
         return self._all_functions("dlrl_event_sinks")
 
+    def plan_advisers(self) -> Mapping[str, hooks.PlanAdviser]:
+        return self._all_functions("dlrl_plan_advisers")
+
     def doctor_checks(self) -> Mapping[str, hooks.DoctorCheck]:
         return self._all_functions("dlrl_doctor_checks")
 

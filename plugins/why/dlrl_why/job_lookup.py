@@ -134,7 +134,7 @@ def _read(name: str, store: Store, events: int | None) -> _Record | None:
         context = JobContext.load(store, name)
         start = context.record.journal_start
         return _Record(
-            status=JobStatus.from_snapshot(context.snapshot()),
+            status=JobStatus(view=context.snapshot()),
             events=context.journal(start if events is None else max(start, context.last_seq - events)),
         )
     except JobNotFoundError:

@@ -53,7 +53,7 @@ class Masters:
         if master is None:
             return None
         try:
-            return JobStatus.from_snapshot(ray.get(master.status.remote(), timeout=_ANSWER_S))
+            return JobStatus(view=ray.get(master.status.remote(), timeout=_ANSWER_S))
         except RayError as error:
             raise ClusterError(
                 f"the master of job '{job}' did not answer within {_ANSWER_S:g} s ({type(error).__name__})"
