@@ -30,9 +30,8 @@ from dlrl_core.failover import (
     plan_recovery,
 )
 from dlrl_core.failover.finding import JobLook
-from dlrl_core.failover.recovery import completed
+from dlrl_core.failover.policy import completed
 from dlrl_core.master.beginning_and_end import failed_by, tear_down, written_ending
-from dlrl_core.master.chaos_notes import ChaosNotes
 from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.master.plan_and_reservation import NodeMoves, PlanAndReservation
 from dlrl_core.master.process_launches import end_all
@@ -44,6 +43,7 @@ from dlrl_core.scheduler import workload_launcher
 from dlrl_core.spec import JobSpec
 from dlrl_core.spec.role_values import FailoverScope
 from dlrl_core.trainer.workload_directory import DirectorySnapshot
+from dlrl_core.workload.fault import ChaosNotes
 
 _LOOK_S = 0.5
 _LONGEST_STACKS = 20_000

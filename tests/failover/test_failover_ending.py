@@ -127,6 +127,6 @@ def test_a_driver_is_told_that_a_result_is_lost(context):
 
     handle = JobHandle.__new__(JobHandle)
     handle.name, handle._ending = "small", JobEnding(state="finished", why=None)
-    handle._last = JobStatus.from_snapshot(context.snapshot())
+    handle._last = JobStatus(view=context.snapshot())
     with pytest.raises(JobError, match="job 'small' finished, but what its trainer returned is lost"):
         handle.wait()

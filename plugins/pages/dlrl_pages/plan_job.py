@@ -43,7 +43,7 @@ class ClusterChoice:
         if self.address is not None:
             return _real(self.address)
         if self.file is not None:
-            from dlrl_core.cli.cluster_file import ClusterFile
+            from dlrl_pages.cluster_file import ClusterFile
 
             return ClusterFile.read(self.file).view(spec)
         return None if self.nodes is None else self._described(spec)
