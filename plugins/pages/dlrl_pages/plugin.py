@@ -1,4 +1,4 @@
-"""Registers the formats of a plan: in text, for a terminal, as a picture, as a page."""
+"""Registers the formats of a plan: in text, for a terminal, as a picture, as a page, as JSON."""
 
 from __future__ import annotations
 
@@ -17,4 +17,5 @@ def dlrl_plan_formats() -> dict[str, PlanFormat | ImportPath]:
         "terminal": "dlrl_pages.terminal:shown_plan",
         "svg": "dlrl_pages.svg_picture:svg_of",
         "html": "dlrl_pages.html_page:html_of",
+        "json": "dlrl_pages.json_document:json_of",
     }
