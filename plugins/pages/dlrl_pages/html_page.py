@@ -1,4 +1,4 @@
-"""A plan as one page: the picture, what deaths restart, the size of commits, and the workloads. It loads nothing else."""
+"""A plan as one page: the picture, what deaths restart, the size of commits, the workloads. It loads nothing else."""
 
 from __future__ import annotations
 

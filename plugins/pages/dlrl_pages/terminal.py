@@ -1,4 +1,4 @@
-"""A plan on the terminal: the picture in colours, what deaths restart, the size of commits, and the table of workloads."""
+"""A plan on the terminal: the picture in colours, what deaths restart, the size of commits, the table of workloads."""
 
 from __future__ import annotations
 
