@@ -39,7 +39,7 @@ def test_a_name_of_the_hub_is_found_in_the_local_cache(tmp_path, monkeypatch):
     (cached / "refs" / "main").write_text("d149729")
 
     assert parameters_of("Qwen/Qwen2.5-7B").total == PARAMETERS["7B"]
-    with pytest.raises(SizeNotKnown, match="'Qwen/Qwen2.5-32B' is no folder with a config.json on this machine"):
+    with pytest.raises(SizeNotKnown, match="'Qwen/Qwen2.5-32B' is no folder with a config.json here, nor in the cache"):
         parameters_of("Qwen/Qwen2.5-32B")
 
 

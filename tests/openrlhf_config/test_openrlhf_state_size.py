@@ -73,6 +73,9 @@ def test_a_model_that_is_not_here_has_no_size_and_the_plan_says_what_to_do(shell
     ran = shell.run("plan", "--framework", "openrlhf", "--", *words.split(), *more.split())
 
     assert ran.code == 0
-    assert "actor  not known  not known  'org/not-here' is no folder with a config.json on this machine" in ran.out
-    assert "say the role's state_size, in bytes a rank" in ran.out
+    assert (
+        "actor  not known  not known  'org/not-here' is no folder with a config.json here, nor in the cache of the hub"
+        in ran.out
+    )
+    assert "where it is not known, say it for the role: state_size, in bytes a rank" in ran.out
     assert "versions" not in ran.out

@@ -130,7 +130,7 @@ def _folder_of(model: str | None) -> Path:
         folder = cached / "snapshots" / revision.read_text().strip()
         if (folder / _CONFIG).is_file():
             return folder
-    raise SizeNotKnown(f"'{model}' is no folder with a {_CONFIG} on this machine, nor in its cache of the hub")
+    raise SizeNotKnown(f"'{model}' is no folder with a {_CONFIG} here, nor in the cache of the hub")
 
 
 def _hub_cache() -> Path:

@@ -13,7 +13,7 @@ def size_or_reason(size: Callable[[], StateSize]) -> StateSize:
     try:
         return size()
     except SizeNotKnown as error:
-        return StateSize(derivation=f"{error}; say the role's state_size, in bytes a rank, to have it in the plan")
+        return StateSize(derivation=str(error))
 
 
 def shown_count(parameters: int) -> str:

@@ -70,10 +70,10 @@ def state_rows(plan: ExecutionPlan) -> list[StateRow]:
 
 
 def state_sentence(plan: ExecutionPlan) -> str:
-    """What the fullest node needs, and how long it copies; empty if a size is not known."""
+    """What the fullest node needs, and how long it copies; what to do if a size is not known."""
+    if not all(size.is_known for size in plan.state_sizes.values()):
+        return "where it is not known, say it for the role: state_size, in bytes a rank"
     nodes = state_on_nodes(plan)
-    if not nodes or any(node["bytes"] is None for node in nodes):
-        return ""
     fullest = max(nodes, key=lambda node: int(node["bytes"]))
     slowest = max(float(node["copy_s"]) for node in nodes)
     return (

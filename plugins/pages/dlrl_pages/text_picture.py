@@ -79,8 +79,7 @@ def state_lines(plan: ExecutionPlan) -> list[Line]:
     for *cells, derivation in rows:
         shown = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
         lines.append([Piece("  " + "  ".join([*shown, derivation]))])
-    sentence = state_sentence(plan)
-    return [*lines, *([[Piece(f"  {sentence}")]] if sentence else [])]
+    return [*lines, [Piece(f"  {state_sentence(plan)}")]]
 
 
 def _after(place: str, lines: Sequence[Line]) -> list[Line]:
