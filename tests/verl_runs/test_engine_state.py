@@ -74,7 +74,8 @@ def assets(tiny_assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("assets")
     shutil.copytree(tiny_assets / "model", folder / "model")
     sizes = {name: size for name, size in SCALED_DOWN.items() if type(size) is int}
-    config = Qwen2Config.from_pretrained(folder / "model", layer_types=None, **sizes)
+    kinds = ["full_attention"] * int(sizes["num_hidden_layers"])
+    config = Qwen2Config.from_pretrained(folder / "model", layer_types=kinds, **sizes)
     torch.manual_seed(0)
     Qwen2ForCausalLM(config).save_pretrained(folder / "model")
     return folder
