@@ -22,6 +22,7 @@ def dlrl_plan_formats() -> dict[str, PlanFormat | ImportPath]:
         "terminal": "dlrl_pages.terminal:shown_plan",
         "svg": "dlrl_pages.svg_picture:svg_of",
         "html": "dlrl_pages.html_page:html_of",
+        "json": "dlrl_pages.json_document:json_of",
     }
 
 
