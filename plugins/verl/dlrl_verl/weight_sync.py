@@ -8,19 +8,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import ray
+import torch
 from ray.exceptions import RayTaskError
 from verl.workers.rollout.utils import ensure_async_iterator
-from verl.workers.rollout.vllm_rollout import bucketed_weight_transfer, vllm_rollout
+from verl.workers.rollout.vllm_rollout import vllm_rollout
 from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightSender, create_shared_memory
 
 from dlrl_adapter_kit.framework_seam import replaced
 from dlrl_core.workload.actors import GONE
 from dlrl_verl.weight_receiver import SenderSign, WatchedSocket
+from dlrl_vllm.owned_files import own_files
 
 _PING_S = 10.0
 _AGAIN_S = 0.2
@@ -146,20 +149,15 @@ class WatchedSender(BucketedWeightSender):  # type: ignore[misc]
         self.socket = WatchedSocket(self.socket, self._check, linger_ms=0)
 
     def _init_buffer(self) -> None:
-        """verl's own forgets the memory that it has made, if it fails while it waits for the server."""
-        made = []
-
-        def create(*args: Any, **kwargs: Any) -> Any:
-            made.append(create_shared_memory(*args, **kwargs))
-            return made[-1]
-
-        try:
-            with replaced(bucketed_weight_transfer, create_shared_memory=create):
-                super()._init_buffer()
-        except Exception:
-            for memory in made:
-                memory.unlink()
-            raise
+        """As verl's, with memory whose name tells whose it is, and that is removed if the server does not take it."""
+        if not self.use_shm:
+            super()._init_buffer()
+            return
+        name = f"verl_weights_{own_files().memory_name}_{uuid.uuid4().hex}"
+        self.shm = create_shared_memory(self.bucket_size, name)
+        self.buffer = torch.frombuffer(self.shm.buf, dtype=torch.uint8)
+        self.socket.send_pyobj({"name": name, "size": self.bucket_size})
+        self.socket.recv()
 
     async def async_send_weights(self, weights: Any) -> None:
         try:
