@@ -1,6 +1,7 @@
-"""How weights go from a rank of the policy to its rollout server, and what happens when that dies on the way.
+"""How weights go from a rank of the policy to its rollout server, and what happens when the server dies meanwhile.
 
-verl's sender waits for the server without end, in its process's event loop. Here it looks whether the server lives.
+verl's sender waits for the server without a limit, in the event loop of its process. Here it checks that the server
+is alive while it waits.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from dlrl_vllm.owned_files import own_files
 _PING_S = 10.0
 _AGAIN_S = 0.2
 _ENDS_S = 5.0
-"""More than a server takes to end after its engine."""
+"""Longer than a server takes to end after its engine has ended."""
 
 
 class NoTakerError(Exception):
-    """The server takes no more weights: it died while they were sent to it, or failed."""
+    """The server takes no more weights: it died or failed while they were sent."""
 
 
 class ServerHandle:
-    """A rollout server as verl's adapter in the policy's process calls it. When it is gone, calls return None."""
+    """A rollout server as verl's adapter in the policy's process calls it. Calls to one that is gone return None."""
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
@@ -70,7 +71,7 @@ class ServerHandle:
         return None
 
     def check(self) -> None:
-        """Raise NoTakerError if its process has ended, or a call has failed; what failed is told to who awaits it."""
+        """Raise NoTakerError if its process has ended, or a call has failed. The call itself raises its own error."""
         calls = list(self._unanswered)
         answered = ray.wait(calls, num_returns=len(calls), timeout=0)[0] if calls else []
         try:
@@ -85,7 +86,7 @@ class ServerHandle:
             raise NoTakerError from None
 
     def _ends_soon(self) -> bool:
-        """A server whose engine has died fails first, and ends a moment later."""
+        """Whether the server's process ends within seconds: calls fail when its engine dies, and it ends after that."""
         deadline = time.monotonic() + _ENDS_S
         while not self.is_gone and time.monotonic() < deadline:
             try:
@@ -109,10 +110,10 @@ class _ServerMethod:
 
 @contextlib.contextmanager
 def sending_weights(worker: Any, *, is_meant: bool) -> Iterator[None]:
-    """For one update: verl's adapter sends by a sender that can be left; if nobody is meant here, to nobody."""
+    """For one update: verl's adapter sends weights by `WatchedSender`, or to no server if this one is not meant."""
     adapter = worker.rollout
     if not is_meant or adapter.server_handle.is_gone:
-        worker.rollout = _Nobody()
+        worker.rollout = _NoServer()
         try:
             yield
         finally:
@@ -123,8 +124,8 @@ def sending_weights(worker: Any, *, is_meant: bool) -> Iterator[None]:
         yield
 
 
-class _Nobody:
-    """Stands for verl's adapter: weights are gathered with the other ranks, and go nowhere."""
+class _NoServer:
+    """In the place of verl's adapter: weights are gathered with the other ranks, and are not sent."""
 
     sleep_level = 2
 
@@ -136,7 +137,7 @@ class _Nobody:
 
 
 class WatchedSender(BucketedWeightSender):  # type: ignore[misc]
-    """verl's sender of weights. When nobody takes them any more, the rest is just gathered with the other ranks."""
+    """verl's sender of weights. When the server takes no more, the rest is only gathered with the other ranks."""
 
     socket: Any
 
