@@ -122,7 +122,8 @@ def connected(address: str) -> Iterator[str]:
         yield address
         assert_nothing_left()
         wait_until(lambda: not engine_processes(), "all processes of vLLM engines are gone")
-        assert (left_files(), [*map(str, temporary_files())]) == ([], [])
+        wait_until(lambda: not left_files(), "no shared memory and no files of dead engines are left")
+        assert [*map(str, temporary_files())] == []
     finally:
         ray.shutdown()
 
