@@ -205,7 +205,7 @@ def _send(handle: str, count: int, pause_s: float) -> None:
     from dlrl_verl import weight_receiver
 
     weight_receiver.cpu.prepare()
-    from verl.workers.rollout.vllm_rollout import bucketed_weight_transfer as transfer
+    from dlrl_verl.weight_sync import WatchedSender
 
     def weights() -> Iterator[tuple[str, Any]]:
         for number in range(count):
@@ -214,7 +214,7 @@ def _send(handle: str, count: int, pause_s: float) -> None:
         if not pause_s:
             time.sleep(600)
 
-    sender = transfer.BucketedWeightSender(handle, bucket_size_mb=1, use_shm=True)
+    sender = WatchedSender(lambda: None, zmq_handle=handle, bucket_size_mb=1, use_shm=True)
     with weight_receiver.SenderSign(handle).shown():
         asyncio.run(sender.async_send_weights(weights()))
 
