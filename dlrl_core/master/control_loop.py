@@ -84,6 +84,8 @@ class ControlLoop:
             self._detecting = asyncio.ensure_future(self._detect())
             await self._bring_up()
             self._become_stable()
+            concurrencies = {role.concurrency for role in self._spec.roles}
+            self._exporting = asyncio.ensure_future(asyncio.to_thread(workload_launcher.export_classes, concurrencies))
             return await self._handle_observations()
         except StoreConflictError:
             raise  # another Master owns the job now: this one must not end it
