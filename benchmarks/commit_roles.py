@@ -18,6 +18,8 @@ from dlrl_core import BaseTrainer, BaseWorkload, trainer_invocation
 from dlrl_core.workload.captured_state import CapturedState, SavedState, arrays_of, capture_arrays
 
 WITHOUT, COMMITTED, LEFT_OUT = "without", "committed", "left_out"
+PARTS = ("commit", "read", "touch", "update")
+"""Of a step."""
 TURN = 3
 """One step of so many commits nothing, whatever the budget says: all others are compared with it."""
 INTERVALS = 3
@@ -141,8 +143,7 @@ class PacedTrainer(BaseTrainer):
         times.append(time.perf_counter())
         is_committed = may_commit and self.committed_step == number
         kind = COMMITTED if is_committed else LEFT_OUT if may_commit else WITHOUT
-        names = ("commit", "read", "touch", "update")
-        return {"kind": kind, **{name: times[n + 1] - times[n] for n, name in enumerate(names)}}
+        return {"kind": kind, **{part: times[n + 1] - times[n] for n, part in enumerate(PARTS)}}
 
 
 @contextmanager
