@@ -71,7 +71,7 @@ class MeasuredWorkload(BaseWorkload):
         for _ in range(_COPIES):
             began = time.perf_counter()
             for name, target in targets.items():
-                captured.buffers[name].copy_to(memoryview(target))
+                captured.buffers[name].copy_to(target.data)
             seconds.append(time.perf_counter() - began)
         return captured.size, seconds
 

@@ -1,4 +1,4 @@
-"""The policy of the commit benchmark with OpenRLHF: the adapter's own workload, with a batch to read and to train on."""
+"""The policy of the commit benchmark with OpenRLHF: the adapter's own workload, and a batch to read and train on."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
     .venvs/openrlhf/bin/python -m benchmarks.openrlhf_overhead [--model tiny] [--model 75m]
 
 Both sides run the same flags with models of examples/openrlhf_ppo, on a local Ray with logical GPUs, in turns of
-seconds. Times are those of OpenRLHF's own tensorboard log, without those of the other's turns. Under dlrl steps are also
-committed, as often as the default budget allows. With 75 million weights there are neither critic nor reward model: two
-jobs are alive at once, and have to fit into the memory of a small machine.
+seconds. Times are those of OpenRLHF's own tensorboard log, without those of the other's turns. Under dlrl steps are
+also committed, as often as the default budget allows. With 75 million weights there are neither critic nor reward model:
+two jobs are alive at once, and have to fit into the memory of a small machine.
 """
 
 from __future__ import annotations

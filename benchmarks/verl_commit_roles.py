@@ -1,4 +1,4 @@
-"""The policy of the commit benchmark with verl: the adapter's own workload, with a batch to read and to train on."""
+"""The policy of the commit benchmark with verl: the adapter's own workload, and a batch to read and train on."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ _TOKENS = 384
 
 class EngineActor(MeasuredWorkload, ActorWorkload):
     """verl's policy on Megatron or FSDP 2, without a rollout to give its weights to."""
+
+    compute_log_prob: Any
+    update_actor: Any
 
     def set_up(self) -> None:
         with initialize_config_module("verl.trainer.config", version_base=None):

@@ -2,11 +2,11 @@
 
     .venvs/verl/bin/python -m benchmarks.verl_overhead [--model tiny] [--model 75m]
 
-Both sides run the same overrides with models of examples/verl_ppo on Megatron with tensor parallel 2, on a local Ray with
-logical GPUs, in turns of seconds. Times are those of verl's own tensorboard log, without those of the other's turns.
-Under dlrl steps are also committed, as often as the default budget allows. The tiny model is trained with PPO. With 75
-million weights it is GRPO, without a critic: two jobs are alive at once, and have to fit into the memory of a small
-machine.
+Both sides run the same overrides with models of examples/verl_ppo on Megatron with tensor parallel 2, on a local Ray
+with logical GPUs, in turns of seconds. Times are those of verl's own tensorboard log, without those of the other's
+turns. Under dlrl steps are also committed, as often as the default budget allows. The tiny model is trained with PPO.
+With 75 million weights it is GRPO, without a critic: two jobs are alive at once, and have to fit into the memory of a
+small machine.
 """
 
 from __future__ import annotations
