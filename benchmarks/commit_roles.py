@@ -25,6 +25,7 @@ TURN = 3
 INTERVALS = 3
 """The fewest between commits that a run has."""
 _TOO_LONG = 3
+_WARM_UP = 4
 _COPIES = 3
 _LOOK_S = 0.05
 _PIECE = 16 * 2**20
@@ -105,10 +106,11 @@ class PacedTrainer(BaseTrainer):
 
     def fit(self) -> dict[str, Any]:
         reads = max(self.RG_ACTOR.reads_in(float(self.config.read_s)))
-        self.RG_ACTOR.update()  # optimizers make their state with the first one
+        self.RG_ACTOR.update()  # an optimizer makes its state with the first one
         told: list[tuple[int, list[float]]] = self.RG_ACTOR.size_and_copies()
         _touch(Path(self.config.memory), 2 * sum(size for size, _ in told))
         with peak_of(Path(self.config.memory)) as peak:
+            self._warm_up(reads)
             steps = self._steps(reads)
         again = self.RG_ACTOR.size_and_copies()
         return {
@@ -118,21 +120,27 @@ class PacedTrainer(BaseTrainer):
             "memory": peak[0],
         }
 
+    def _warm_up(self, reads: int) -> None:
+        """The first commits and updates get their memory from the kernel, and the first commit goes to the disk too."""
+        for number in range(_WARM_UP):
+            self._step(number, reads, may_commit=True)
+            time.sleep(float(self.config.read_s))
+
     def _steps(self, reads: int) -> list[dict[str, Any]]:
         """From one commit up to the one that is the last: whole intervals between commits."""
         began, commits = time.perf_counter(), 0
         steps: list[dict[str, Any]] = []
         while True:
-            steps.append(self._step(len(steps) + 1, reads))
+            steps.append(self._step(_WARM_UP + len(steps), reads, may_commit=len(steps) % TURN > 0))
             commits += steps[-1]["kind"] == COMMITTED
             took = time.perf_counter() - began
             if (took > float(self.config.seconds) and commits > INTERVALS) or took > _TOO_LONG * self.config.seconds:
                 return steps
 
-    def _step(self, number: int, reads: int) -> dict[str, Any]:
+    def _step(self, number: int, reads: int, *, may_commit: bool) -> dict[str, Any]:
         """A step begins with the commit of the one before it, so that its copy is made within the same step."""
         times = [time.perf_counter()]
-        if may_commit := number % TURN > 0:
+        if may_commit:
             self.commit(number)
         times.append(time.perf_counter())
         self.RG_ACTOR.read(reads)

@@ -12,7 +12,7 @@ from benchmarks.commit_jobs import Case, run
 PLAIN = Case(
     name="plain_2gb",
     role="benchmarks.commit_roles:LargeHolder",
-    seconds=90.0,
+    seconds=75.0,
     read_s=5.0,
     config={"state_bytes": 2 * 10**9},
 )

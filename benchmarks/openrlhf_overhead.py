@@ -4,8 +4,8 @@
 
 Both sides run the same flags with models of examples/openrlhf_ppo, on a local Ray with logical GPUs, in turns of
 seconds. Times are those of OpenRLHF's own tensorboard log, without those of the other's turns. Under dlrl steps are
-also committed, as often as the default budget allows. With 75 million weights there are neither critic nor reward model:
-two jobs are alive at once, and have to fit into the memory of a small machine.
+also committed, as often as the default budget allows. With 75 million weights there is neither a critic nor a reward
+model: two jobs are alive at once, and have to fit into the memory of a small machine.
 """
 
 from __future__ import annotations
