@@ -28,7 +28,7 @@ TINY = """
 """
 LARGE = f"""
 --algo.advantage.estimator reinforce --reward.remote_url {ROOT}/benchmarks/openrlhf_reward.py
---data.max_len 48 --train.num_episodes 2 --rollout.batch_size 8 --rollout.micro_batch_size 8
+--data.max_len 48 --train.num_episodes 3 --rollout.batch_size 8 --rollout.micro_batch_size 8
 --rollout.max_new_tokens 16 --train.batch_size 8 --train.micro_batch_size 8
 """
 

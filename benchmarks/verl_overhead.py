@@ -37,7 +37,7 @@ critic.ppo_mini_batch_size=32 critic.ppo_micro_batch_size_per_gpu=8
 actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes=16
 """
 LARGE = """
-algorithm.adv_estimator=grpo actor_rollout_ref.actor.use_kl_loss=False trainer.total_training_steps=16
+algorithm.adv_estimator=grpo actor_rollout_ref.actor.use_kl_loss=False trainer.total_training_steps=24
 data.train_batch_size=4 data.max_response_length=16 actor_rollout_ref.rollout.n=2
 actor_rollout_ref.actor.ppo_mini_batch_size=4
 actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes=64
