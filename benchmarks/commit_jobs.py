@@ -6,8 +6,8 @@ time of these steps alone; so the job is told two thirds of it.
 
 - Blocking: the time of `commit`, and of a call right before the change that waits for what is left of the copy,
   against 0.05 of one copy of the same bytes in the same process and 30 ms.
-- Step: the time of a step with commits at this pace, against one without, over whole intervals between commits. Of the
-  steps that were committed and of those that were left out the median counts, each by its share.
+- Step: the time of a step with commits at this pace, against those without that are next to it, over whole intervals
+  between commits. The first commits, which get their memory from the kernel, are not among them.
 - Memory: the most that files in the folder of the commits had at once, against the bytes of the state.
 """
 
@@ -118,11 +118,12 @@ def _compared(name: str, found: Mapping[str, Any]) -> list[Comparison]:
     steps, blocked = _whole_intervals(name, found["steps"]), _blocked(found["steps"])
     _show(name, found, steps)
     allowed = [0.05 * statistics.median(found["copies"]) + 0.03]
-    with_s, without_s = _paced(steps), statistics.median(_times(steps, WITHOUT))
+    memory = [found["memory"] / found["state"]]
+    without_s = statistics.median(_seconds(step) for step in steps if step["kind"] == WITHOUT)
     return [
         Comparison(name=f"{name} blocking", ours_s=blocked, theirs_s=allowed, bar=1.0, is_of_medians=True),
-        Comparison(name=f"{name} step", ours_s=[with_s], theirs_s=[without_s], bar=STEP_BAR),
-        Comparison(name=f"{name} memory", ours_s=[found["memory"] / found["state"]], theirs_s=[1.0], bar=MEMORY_BAR),
+        Comparison(name=f"{name} step", ours_s=[_paced(steps) * without_s], theirs_s=[without_s], bar=STEP_BAR),
+        Comparison(name=f"{name} memory", ours_s=memory, theirs_s=[1.0], bar=MEMORY_BAR, is_time=False),
     ]
 
 
@@ -144,14 +145,20 @@ def _seconds(step: Mapping[str, Any]) -> float:
     return sum(value for value in step.values() if isinstance(value, float))
 
 
-def _times(steps: Sequence[Mapping[str, Any]], kind: str) -> list[float]:
-    return [_seconds(step) for step in steps if step["kind"] == kind]
-
-
 def _paced(steps: Sequence[Mapping[str, Any]]) -> float:
-    """The time of a step that is committed if it is due: the medians of both kinds, each by its share."""
-    kinds = [times for times in (_times(steps, COMMITTED), _times(steps, LEFT_OUT)) if times]
-    return sum(len(times) * statistics.median(times) for times in kinds) / sum(len(times) for times in kinds)
+    """How many times as long a step takes that is committed if it is due, as one without commits.
+
+    Each is compared with the steps without that are next to it, since a machine is slow for a while and fast for a
+    while. Of those that were committed and of those that were left out the median counts, each by its share.
+    """
+    ratios: dict[str, list[float]] = {COMMITTED: [], LEFT_OUT: []}
+    without = {number: _seconds(step) for number, step in enumerate(steps) if step["kind"] == WITHOUT}
+    for number, step in enumerate(steps):
+        if step["kind"] != WITHOUT:
+            near = [without[other] for other in range(number - TURN + 1, number + TURN) if other in without]
+            ratios[step["kind"]].append(_seconds(step) / statistics.fmean(near))
+    kinds = [kind for kind in ratios.values() if kind]
+    return sum(len(kind) * statistics.median(kind) for kind in kinds) / sum(len(kind) for kind in kinds)
 
 
 def _show(name: str, found: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> None:
@@ -163,6 +170,3 @@ def _show(name: str, found: Mapping[str, Any], steps: Sequence[Mapping[str, Any]
             parts = {part: statistics.median(step[part] for step in of_kind) for part in PARTS}
             said = ", ".join(f"{part} {seconds * 1e3:.0f} ms" for part, seconds in parts.items())
             print(f"  {len(of_kind):3} steps {kind:9} {said}", file=sys.stderr, flush=True)
-    if "DEBUG" in os.environ:
-        for step in found["steps"]:
-            print({k: v if isinstance(v, str) else round(v, 3) for k, v in step.items()}, file=sys.stderr)

@@ -17,7 +17,7 @@ FLAGS = """
 --vllm.num_engines 1 --vllm.tensor_parallel_size 1 --vllm.sync_backend gloo --reward.model_name_or_path none
 --data.prompt_dataset none --ds.param_dtype bf16 --ds.attn_implementation eager --logger.logging_steps 1
 """
-SECONDS = {"1m": (12.0, 0.5), "20m": (18.0, 1.0), "100m": (45.0, 2.0)}
+SECONDS = {"1m": (12.0, 0.5), "20m": (20.0, 1.0), "100m": (60.0, 2.0)}
 """By size: how long a job trains at least, and how long a step reads the state."""
 SAMPLES = 4
 
