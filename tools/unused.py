@@ -42,7 +42,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "OpenRLHF's trainer calls them; the adapter overrides them": (
         "_configure_device_env",
         "init_checkpoint_states",
-        "init_model_from_pretrained",
         "save_best_checkpoint",
         "save_logs_and_checkpoints",
     ),
