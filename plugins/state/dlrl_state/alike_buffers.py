@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import xxhash
 
 from dlrl_core.workload.captured_state import CapturedState, DivisibleBuffer, StateBuffer
-from dlrl_state.alike_content import Span, group_name, stripe_size
+from dlrl_state.alike_content import AlikeContent, group_name, link_name, stripe_size
+from dlrl_state.version_folder import Fill, Piece, Span
 
 ALIGNED = 64
 _CHUNK = 64 * 2**20
@@ -43,6 +45,11 @@ class AlikeLayout:
     """The ranges that are copied and checked one by one, each with its buffer."""
     size: int
 
+    @property
+    def file(self) -> str:
+        """What a version calls it."""
+        return link_name(self.group)
+
 
 def alike_layout(captured: CapturedState, role: str) -> AlikeLayout | None:
     """None if the rank holds nothing alike with others."""
@@ -69,31 +76,47 @@ def _cut(place: Span, stripe: int) -> Iterator[Span]:
 
 
 class AlikeCopying:
-    """How one rank copies its part of them from its memory."""
+    """How one rank copies its part of them from its memory. `is_checked`: it also looks whether they are alike."""
 
-    def __init__(self, layout: AlikeLayout, captured: CapturedState) -> None:
+    def __init__(self, layout: AlikeLayout, captured: CapturedState, *, is_checked: bool) -> None:
         self._layout = layout
         self._captured = captured
+        self._is_checked = is_checked
         self._own: dict[Span, str] = {}
         """Checksums of this rank's memory."""
         self.cpu_s = 0.0
 
-    def fill(self, wanted: Sequence[tuple[Span, memoryview]]) -> list[str]:
+    def write_to(self, content: AlikeContent, part: Path, on_copied: Callable[[], None]) -> list[Piece]:
+        """Have all ranks of this node copy what they hold alike, this one a part of it, and link it into a version.
+
+        `on_copied` is called when this rank has done its part. Raises OSError if another one does not, and ValueError
+        if this rank has other bytes.
+        """
+        with content.joined():
+            content.copy(self._fill)
+            if self._is_checked:
+                self._look_at_others()
+            on_copied()
+            found = content.digests()
+            self._check(found, content.workload)
+            content.link_to(part)
+        return [Piece(self._layout.file, *span, digest) for span, (digest, _) in found.items()]
+
+    def _fill(self, wanted: Sequence[tuple[Span, memoryview]]) -> list[str]:
         digests, seconds = copy_buffers([(self._memory(span), target) for span, target in wanted])
         self._own |= {span: digest for (span, _), digest in zip(wanted, digests, strict=True)}
         self.cpu_s += seconds
         return digests
 
-    def look_at_others(self) -> None:
-        """Also compute the checksums of what other ranks copy, from the memory of this one."""
+    def _look_at_others(self) -> None:
+        """Compute the checksums of what other ranks copy, from the memory of this one."""
         began, scratch = time.thread_time(), memoryview(bytearray(_CHUNK))
         for span in self._layout.spans.keys() - self._own.keys():
             self._memory(span).copy_to(scratch[: span[1]])
             self._own[span] = xxhash.xxh3_64(scratch[: span[1]]).hexdigest()
         self.cpu_s += time.thread_time() - began
 
-    def check(self, found: Mapping[Span, tuple[str, str]], workload: str) -> None:
-        """Raise ValueError if this rank has other bytes than the one that copied them, as far as it looked."""
+    def _check(self, found: Mapping[Span, tuple[str, str]], workload: str) -> None:
         for span, digest in self._own.items():
             kept, by = found[span]
             if digest != kept:
@@ -124,3 +147,22 @@ class _Part:
         whole = memoryview(bytearray(self.buffer.size))
         self.buffer.copy_to(whole)
         target[:] = whole[self.start : self.start + self.size]
+
+
+def receive_alike(content: AlikeContent, pieces: Sequence[Piece], part: Path, fill: Fill) -> None:
+    """Get the content from another process, as far as no process of this node has or does, and link it into a version.
+
+    Raises OSError if what is here is not the same.
+    """
+    known = {piece.span: piece for piece in pieces}
+
+    def fill_spans(wanted: Sequence[tuple[Span, memoryview]]) -> list[str]:
+        fill([(known[span], view) for span, view in wanted])
+        return [known[span].digest for span, _ in wanted]
+
+    with content.joined():
+        content.copy(fill_spans)
+        for span, (digest, workload) in content.digests(on_open=lambda: content.copy(fill_spans)).items():
+            if digest != known[span].digest:
+                raise OSError(f"'{content.workload}' and '{workload}' do not hold alike what they say they do")
+        content.link_to(part)

@@ -18,12 +18,12 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from dlrl_core.workload.state_keeper import Commit
-from dlrl_state.version_folder import is_alive, this_process
+from dlrl_state.version_folder import Span, is_alive, this_process
 
 _PREFIX, _SUFFIX = "alike-", ".bytes"
 _LINK = re.compile(rf"{_PREFIX}[0-9a-f]{{16}}\{_SUFFIX}")
@@ -32,11 +32,9 @@ _STRIPES = 8
 _SMALLEST = 2**20
 _LOOK_S = 0.01
 _LOCK_S = 30.0
-_RELEASE_S = 10.0
+_RELEASE_S = 5.0
 """How long other ranks may take to begin the same commit, and so to give up the version before the last."""
 
-Span = tuple[int, int]
-"""Start and size of a range of the file."""
 FillSpans = Callable[[Sequence[tuple[Span, memoryview]]], list[str]]
 """Writes ranges to their memory; returns their checksums."""
 
@@ -95,10 +93,14 @@ class _State:
 class AlikeContent:
     """What the ranks of a group hold alike at one commit, on this machine, as one of them takes part in it."""
 
-    def __init__(self, group: Path, commit: Commit, workload: str, spans: Sequence[Span]) -> None:
+    def __init__(
+        self, group: Path, commit: Commit, workload: str, spans: Collection[Span], release: Callable[[], None]
+    ) -> None:
+        """`release` removes old versions that no process will remove."""
         self._group = group
         self._folder = group / f"{commit.version}-{commit.id}"
-        self._workload = workload
+        self.workload = workload
+        self._release = release
         self._size = max(start + size for start, size in spans)
         stripe = stripe_size(self._size)
         self._stripes: list[list[Span]] = [[] for _ in range(-(-self._size // stripe))]
@@ -109,10 +111,16 @@ class AlikeContent:
 
     @contextlib.contextmanager
     def joined(self) -> Iterator[None]:
-        """Take part: the file is there meanwhile, and a claim that is not done is given up in the end."""
+        """Take part: the file is there meanwhile, and a claim that is not done is given up in the end.
+
+        Old versions of living ranks are waited for, as they begin the same commit; if they do not, a third version is
+        made.
+        """
         late_at = time.monotonic() + _RELEASE_S
+        self._release()
         while not self._join(is_late=time.monotonic() > late_at):
             time.sleep(_LOOK_S)
+            self._release()
         try:
             yield
         finally:
@@ -123,12 +131,12 @@ class AlikeContent:
     def _given_up(self, claim: _Claim) -> _Claim:
         return claim if claim.is_done or claim.member != self._member else replace(claim, member="")
 
-    def copy(self, first: int, fill: FillSpans) -> None:
-        """Claim one stripe after the other, this one first, and have them filled, until all are claimed."""
-        while (stripe := self._claim(first % len(self._stripes))) is not None:
+    def copy(self, fill: FillSpans) -> None:
+        """Claim one stripe after the other, and have it filled, until all are claimed. Each rank begins at another."""
+        while (stripe := self._claim(_rank_of(self.workload) % len(self._stripes))) is not None:
             digests = self._filled(self._stripes[stripe], fill)
             with self._changed() as state:
-                state.claims[stripe] = _Claim(self._workload, self._member, digests)
+                state.claims[stripe] = _Claim(self.workload, self._member, digests)
 
     def digests(self, on_open: Callable[[], None] | None = None) -> dict[Span, tuple[str, str]]:
         """Wait until all stripes are done; returns the checksum of each range, and the workload that copied it.
@@ -158,7 +166,7 @@ class AlikeContent:
             free = (stripe for stripe in order if (one := state.claims[stripe]) is None or one.is_open)
             stripe: int | None = next(free, None)
             if stripe is not None:
-                state.claims[stripe] = _Claim(self._workload, self._member)
+                state.claims[stripe] = _Claim(self.workload, self._member)
         return stripe
 
     def _filled(self, spans: Sequence[Span], fill: FillSpans) -> list[str]:
@@ -259,6 +267,11 @@ def _read_state(folder: Path) -> _State:
 def _lives(member: str) -> bool:
     pid, started, *_ = (*member.split("-"), "") if member else ("0", "0")
     return is_alive((int(pid), int(started)))
+
+
+def _rank_of(workload: str) -> int:
+    rank = workload.rpartition("-")[2]
+    return int(rank) if rank.isdigit() else 0
 
 
 def _version_of(folder: Path) -> int:

@@ -21,13 +21,15 @@ from typing import IO
 
 from dlrl_core.workload.captured_state import CapturedState, SavedState
 from dlrl_core.workload.state_keeper import Commit
-from dlrl_state.alike_buffers import ALIGNED, AlikeCopying, AlikeLayout, alike_layout, copy_buffers
-from dlrl_state.alike_content import AlikeContent, Span, bytes_in, group_of, link_name
+from dlrl_state.alike_buffers import ALIGNED, AlikeCopying, alike_layout, copy_buffers, receive_alike
+from dlrl_state.alike_content import AlikeContent, bytes_in, group_of
 from dlrl_state.run_memory import CLUSTER, LOCK, is_own, memory_roots, own_folder, run_folders, sweep
 from dlrl_state.version_folder import (
     Fill,
     Piece,
+    Span,
     Version,
+    dead_parts,
     discard,
     fill_pieces,
     is_alive,
@@ -173,31 +175,19 @@ class StateMemory:
             if alike is None:
                 on_copied()
             else:
-                more, more_s = self._write_alike(alike, commit, captured, part, on_copied)
-                pieces, seconds = pieces + more, seconds + more_s
+                content = self._content(root.parent / alike.group, commit, keep, alike.spans)
+                copying = AlikeCopying(alike, captured, is_checked=not self._is_alike_checked)
+                pieces += copying.write_to(content, part, on_copied)
+                seconds += copying.cpu_s
+                self._is_alike_checked = True
             index = {"layout": captured.layout, "places": {name: (_BYTES, *place) for name, place in places.items()}}
-            index["places"] |= {name: (link_name(alike.group), *place) for name, place in shared.items() if alike}
+            index["places"] |= {name: (alike.file, *place) for name, place in shared.items() if alike}
             (part / _INDEX).write_text(json.dumps(index))
             publish(part, commit, [*pieces, *pieces_of_files(part, but={piece.file for piece in pieces} | {_BYTES})])
             return seconds
 
-    def _write_alike(
-        self, alike: AlikeLayout, commit: Commit, captured: CapturedState, part: Path, on_copied: Callable[[], None]
-    ) -> tuple[list[Piece], float]:
-        """Have all ranks of this node copy what they hold alike, this one a part of it, and link it."""
-        content = AlikeContent(part.parent.parent / alike.group, commit, self._workload, list(alike.spans))
-        copying = AlikeCopying(alike, captured)
-        with content.joined():
-            content.copy(_rank_of(self._workload), copying.fill)
-            if not self._is_alike_checked:
-                copying.look_at_others()
-            on_copied()
-            found = content.digests()
-            copying.check(found, self._workload)
-            self._is_alike_checked = True
-            content.link_to(part)
-        file = link_name(alike.group)
-        return [Piece(file, *span, digest) for span, (digest, _) in found.items()], copying.cpu_s
+    def _content(self, group: Path, commit: Commit, keep: Collection[str], spans: Collection[Span]) -> AlikeContent:
+        return AlikeContent(group, commit, self._workload, spans, lambda: self._release_alike(group, keep))
 
     def receive(self, commit: Commit, pieces: Sequence[Piece], keep: Collection[str], fill: Fill) -> None:
         """Publish a version that another process has written, unless it is here.
@@ -219,26 +209,9 @@ class StateMemory:
             targets = [(one, own[one.file][one.start : one.start + one.size]) for one in pieces if one.file in own]
             fill_pieces(targets, before, fill)
             for file, group in groups.items():
-                content = AlikeContent(root.parent / group, commit, self._workload, _spans(files[file]))
-                self._receive_alike(content, files[file], part, lambda wanted: fill_pieces(wanted, before, fill))
+                content = self._content(root.parent / group, commit, keep, [one.span for one in files[file]])
+                receive_alike(content, files[file], part, lambda wanted: fill_pieces(wanted, before, fill))
             publish(part, commit, pieces, is_replica=True)
-
-    def _receive_alike(self, content: AlikeContent, pieces: Sequence[Piece], part: Path, fill: Fill) -> None:
-        known = dict(zip(_spans(pieces), pieces, strict=True))
-
-        def fill_spans(wanted: Sequence[tuple[Span, memoryview]]) -> list[str]:
-            fill([(known[span], view) for span, view in wanted])
-            return [known[span].digest for span, _ in wanted]
-
-        def copy() -> None:
-            content.copy(_rank_of(self._workload), fill_spans)
-
-        with content.joined():
-            copy()
-            for span, (digest, workload) in content.digests(on_open=copy).items():
-                if digest != known[span].digest:
-                    raise OSError(f"'{self._workload}' and '{workload}' do not hold alike what they say they do")
-            content.link_to(part)
 
     def _file_view(self, root: Path, part: Path, file: str, size: int) -> memoryview:
         if file == _BYTES:
@@ -271,8 +244,27 @@ class StateMemory:
             self._root = self._chosen(size, group)
         if group is not None:
             own_folder(self._root.parent / group, below=self._root.parents[2])
-            _release_copies(self._root.parent / group, keep)
         return self._root
+
+    def _release_alike(self, group: Path, keep: Collection[str]) -> None:
+        """Remove what no process will: versions, of any workload, that have a link to the content of a group.
+
+        They are of a process that died, or copies for another node, and older than one to keep that is there too. A
+        copy would be removed when the next one comes, which is after the ranks here have written that version.
+        """
+        commits = {folder.name: folder.name.partition("-") for folder in group.glob("*-*")}
+        kept = [(int(version), name) for name, (version, _, id_) in commits.items() if id_ in keep]
+        for newest, name in kept:
+            for held in group.parent.glob(f"*/{name}"):
+                for old in [held.with_name(one) for one, (version, _, _) in commits.items() if int(version) < newest]:
+                    if (found := read_version(old)) is not None and self._is_left(found) and read_version(held):
+                        discard(old, kept_file=_BYTES, kept_as=old.parent / _POOL)
+        for part in [part for root in group.parent.iterdir() for part in dead_parts(root)]:
+            shutil.rmtree(part, ignore_errors=True)
+
+    def _is_left(self, version: Version) -> bool:
+        is_pinned = version.commit.id in self._pinned
+        return not is_pinned and (version.is_replica or not is_alive(version.writer))
 
     def _chosen(self, size: int, group: str | None = None, *, is_tried: bool = False) -> Path:
         """The first folder with room for two versions; made, unless this is only tried. Raises OSError (ENOSPC)."""
@@ -333,19 +325,6 @@ def _new_part(root: Path, commit: Commit) -> Iterator[Path]:
         raise
 
 
-def _release_copies(group: Path, keep: Collection[str]) -> None:
-    """Remove copies for ranks of other nodes that are older than a version to keep, so that their content is free.
-
-    They would be removed when the next copy comes, which is after the ranks here have written that version.
-    """
-    commits = {folder: folder.name.partition("-") for folder in group.glob("*-*")}
-    kept = max((int(version) for version, _, id_ in commits.values() if id_ in keep), default=0)
-    for folder in [folder for folder, (version, _, _) in commits.items() if int(version) < kept]:
-        for copy in group.parent.glob(f"*/{folder.name}"):
-            if (found := read_version(copy)) is not None and found.is_replica:
-                discard(copy, kept_file=_BYTES, kept_as=copy.parent / _POOL)
-
-
 def _mapped_file(path: Path, size: int) -> mmap.mmap | None:
     """A new file of that size, as memory."""
     with path.open("w+b") as file:
@@ -381,15 +360,6 @@ def _view_of(path: Path) -> memoryview:
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY) if size else bytearray())
-
-
-def _spans(pieces: Sequence[Piece]) -> list[Span]:
-    return [(piece.start, piece.size) for piece in pieces]
-
-
-def _rank_of(workload: str) -> int:
-    rank = workload.rpartition("-")[2]
-    return int(rank) if rank.isdigit() else 0
 
 
 def _gb(size: float) -> str:

@@ -28,6 +28,10 @@ _READ = 16 * 2**20
 _SCHEMA = 1
 
 
+Span = tuple[int, int]
+"""Start and size of a range of a file."""
+
+
 @dataclass(frozen=True)
 class Piece:
     """A range of bytes of a file, and their checksum."""
@@ -36,6 +40,10 @@ class Piece:
     start: int
     size: int
     digest: str
+
+    @property
+    def span(self) -> Span:
+        return self.start, self.size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,17 +226,27 @@ def is_part(folder: Path) -> bool:
 
 
 def unused_parts(root: Path) -> list[Path]:
-    """Parts whose process is gone, or is this one, which writes one at a time."""
-    return [folder for folder in _folders(root) if folder.name.startswith(_PART) and _is_unused(folder)]
+    """Parts whose process is gone, or is this one, which writes one at a time below a root."""
+    parts = [folder for folder in _folders(root) if folder.name.startswith(_PART)]
+    return [part for part in parts if (writer := _writer_of(part)) in (None, this_process()) or _is_dead(writer)]
 
 
-def _is_unused(part: Path) -> bool:
+def dead_parts(root: Path) -> list[Path]:
+    """Parts whose process is gone."""
+    return [folder for folder in _folders(root) if folder.name.startswith(_PART) and _is_dead(_writer_of(folder))]
+
+
+def _writer_of(part: Path) -> tuple[int, int] | None:
+    """None if it is what is left of a version that was being removed."""
     try:
         pid, started, *_ = part.name.removeprefix(_PART).split("-")
-        writer = (int(pid), int(started))
+        return int(pid), int(started)
     except ValueError:
-        return True
-    return writer == this_process() or not is_alive(writer)
+        return None
+
+
+def _is_dead(writer: tuple[int, int] | None) -> bool:
+    return writer is not None and not is_alive(writer)
 
 
 def discard(folder: Path, *, kept_file: str | None = None, kept_as: Path | None = None) -> None:
@@ -244,7 +262,7 @@ def discard(folder: Path, *, kept_file: str | None = None, kept_as: Path | None 
 def _folders(root: Path) -> Iterator[Path]:
     try:
         yield from (path for path in root.iterdir() if path.is_dir() and not path.is_symlink())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
 
 
