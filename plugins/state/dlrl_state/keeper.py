@@ -35,7 +35,9 @@ class NodeMemoryKeeper(StateKeeper):
 
     def __init__(self, request: KeeperRequest) -> None:
         self._request = request
-        self._memory = StateMemory(run_id=request.run_id, workload=request.workload, cluster=request.cluster)
+        self._memory = StateMemory(
+            run_id=request.run_id, workload=request.workload, role=request.role, cluster=request.cluster
+        )
         self._durable = DurableCopies(Path(request.durable) / request.workload if request.durable else None)
         self._copies = NeighbourCopies(self._memory, request)
         self._copy: _Copy | None = None
@@ -59,7 +61,7 @@ class NodeMemoryKeeper(StateKeeper):
         if hasattr(workload, "capture_state"):
             captured: CapturedState = workload.capture_state()
             self._copy = copy
-            copy.start(captured.size, lambda: self._memory.write(commit, keep, captured))
+            copy.start(captured.size, lambda: self._memory.write(commit, keep, captured, copy.end))
         else:
             copy.do(lambda: self._memory.write_files(commit, keep, lambda part: workload.save_state(str(part))))
             self._copy = copy
@@ -195,7 +197,7 @@ class _Copy:
             if error.errno not in _NO_ROOM:
                 raise
             self.error = self._not_kept(error)
-        self._end()
+        self.end()
         threading.Thread(target=self._settle, name="dlrl-give", daemon=True).start()
 
     def start(self, size: int, write: Callable[[], float]) -> None:
@@ -211,7 +213,7 @@ class _Copy:
         except Exception as error:  # noqa: BLE001 - a buffer of an adapter; the trainer gets it with the outcome
             self.error = f"commit {self.commit.version} could not be copied: {type(error).__name__}: {error}"
         finally:
-            self._end()
+            self.end()
         self._settle()
 
     def _settle(self) -> None:
@@ -223,9 +225,11 @@ class _Copy:
     def waited_s(self) -> float:
         return max(0.0, self.ended_at - self.wait_began) if self.wait_began < math.inf else 0.0
 
-    def _end(self) -> None:
-        self.ended_at = time.perf_counter()
-        self.ended.set()
+    def end(self) -> None:
+        """What is captured is not needed any more."""
+        if not self.ended.is_set():
+            self.ended_at = time.perf_counter()
+            self.ended.set()
 
     def _not_kept(self, error: OSError) -> str:
         return f"commit {self.commit.version} could not be kept in memory: {error}"
