@@ -355,7 +355,8 @@ def _cost_s(outcomes: Sequence[CommitOutcome]) -> float:
     shares: dict[str, float] = {}
     for one in outcomes:
         shares[one.machine] = shares.get(one.machine, 0.0) + one.cpu_s / one.cores
-    return max((one.waited_s for one in outcomes), default=0.0) + max(shares.values(), default=0.0)
+    waited_s = max((one.waited_s + one.interpreter_s for one in outcomes), default=0.0)
+    return waited_s + max(shares.values(), default=0.0)
 
 
 def _checked(progress: dict[str, Any]) -> dict[str, Any]:

@@ -63,8 +63,10 @@ class CommitOutcome:
     waited_s: float
     """How long calls of this rank waited for the copy."""
     cpu_s: float
-    """Processor time of the copy."""
+    """Processor time of the copy, for which no call had to wait."""
     durable: DurableStatus
+    interpreter_s: float = 0.0
+    """Processor time of Python code besides, during which no call of this process ran."""
     neighbour_error: str | None = None
     """Why the neighbour that was asked to hold a copy does not; None if it does, or none was asked."""
     machine: str = field(default_factory=platform.node)

@@ -82,6 +82,7 @@ class NodeMemoryKeeper(StateKeeper):
             error=copy.error,
             size=copy.size,
             waited_s=copy.waited_s,
+            interpreter_s=copy.interpreter_s,
             cpu_s=copy.cpu_s + self._copies.take_cpu_s(),
             durable=self._durable.status(),
             neighbour_error=copy.neighbour_error,
@@ -184,6 +185,7 @@ class _Copy:
         """When the first call began to wait for it."""
         self.ended_at = math.inf
         self.cpu_s = 0.0
+        self.interpreter_s = 0.0
         self.ended = threading.Event()
         """The state may change."""
         self.settled = threading.Event()
@@ -206,6 +208,7 @@ class _Copy:
         threading.Thread(target=self._run, args=(write,), name="dlrl-commit", daemon=True).start()
 
     def _run(self, write: Callable[[], float]) -> None:
+        began = time.thread_time()
         try:
             self.cpu_s = write()
         except OSError as error:
@@ -213,6 +216,7 @@ class _Copy:
         except Exception as error:  # noqa: BLE001 - a buffer of an adapter; the trainer gets it with the outcome
             self.error = f"commit {self.commit.version} could not be copied: {type(error).__name__}: {error}"
         finally:
+            self.interpreter_s = time.thread_time() - began
             self.end()
         self._settle()
 
