@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.framework(needs="torch")
 
-from dlrl_adapter_kit.torch_state import capture_tree, tree_of  # noqa: E402
+from dlrl_adapter_kit.torch_state import TensorBuffer, capture_tree, tree_of  # noqa: E402
 from dlrl_core.workload.captured_state import SavedState  # noqa: E402
 
 DTYPES = (
@@ -182,6 +182,17 @@ def test_a_storage_is_alike_if_all_of_its_tensors_are():
     assert captured.layout["model"]["a"]["buffer"] == buffer
     again = capture_tree(tree, alike=lambda path: path if path.startswith("model.") else None)
     assert set(again.alike.values()) == {name}
+
+
+@pytest.mark.parametrize("tensor", [torch.arange(24.0), torch.arange(24).view(4, 6).t(), torch.tensor(True)])
+def test_a_part_of_a_tensor_is_that_range_of_its_bytes(tensor):
+    whole, buffer = bytearray(tensor.numel() * tensor.element_size()), TensorBuffer(tensor)
+    buffer.copy_to(memoryview(whole))
+
+    for start, size in ((0, len(whole)), (len(whole) // 3, len(whole) // 2), (len(whole), 0)):
+        part = bytearray(size)
+        buffer.part(start, size).copy_to(memoryview(part))
+        assert part == whole[start : start + size]
 
 
 def test_what_has_no_known_layout_is_refused_with_its_place():

@@ -3,7 +3,8 @@
 `python deepspeed_rank.py CASE FOLDER PART`, with the variables of torch; prints what it saw as JSON. PART is
 
 - `whole`: train, capture to FOLDER, train on undisturbed; then go back in this process, and train on again;
-- `resumed`: a new process, another seed: go back to what is in FOLDER, and train on.
+- `resumed`: a new process, another seed: go back to what is in FOLDER, and train on;
+- `kept`: train, commit to the memory of this node, which is FOLDER, train on; then go back.
 
 If FOLDER has a `model` with a config of transformers, `whole` also trains that one for a step, with the same layout, and
 tells how many bytes its commit has.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import os
 import random
 import sys
 from collections.abc import Iterable
@@ -37,7 +39,9 @@ from openrlhf.utils.deepspeed.deepspeed_utils import (  # noqa: E402
 )
 
 from dlrl_core.workload.captured_state import CapturedState, SavedState  # noqa: E402
+from dlrl_core.workload.state_keeper import Commit, KeeperRequest  # noqa: E402
 from dlrl_openrlhf import deepspeed_state  # noqa: E402
+from dlrl_state.keeper import NodeMemoryKeeper  # noqa: E402
 
 ADAM = {"type": "AdamW", "params": {"lr": 0.1, "torch_adam": True}}
 MUON = {"type": "Muon", "params": {"lr": 0.1, "momentum": 0.9}}
@@ -52,8 +56,9 @@ def main(case: str, folder: Path, part: str) -> None:
     sys.addaudithook(_watch)
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(dist_backend="gloo")
-    rank = Rank(case, seed=1 if part == "whole" else 99)
-    seen = rank.whole(folder) if part == "whole" else rank.resumed(folder)
+    rank = Rank(case, seed=99 if part == "resumed" else 1)
+    parts = {"whole": rank.whole, "resumed": rank.resumed, "kept": rank.kept}
+    seen = parts[part](folder)
     if part == "whole" and (folder / "model").exists():
         seen["sizes"] = sizes_of_a_model(case, folder / "model")
     print(json.dumps(seen))
@@ -85,7 +90,7 @@ class Rank:
         if self.stage == 3:  # its fused Adam can't be compiled here; what it adds to the state while it sleeps
             offload_adam_states(self.engine.optimizer.optimizer, "cpu")
         _written.clear()
-        captured = deepspeed_state.capture(self.engine, ema=self.ema)
+        captured = self.capture_state()
         written = list(_written)
         saved, layout = _copied(captured), json.dumps(captured.layout, allow_nan=False)
         _write(saved, layout, folder / f"rank{self.number}")
@@ -118,11 +123,32 @@ class Rank:
         self.restore(layout, saved)
         return {"resumed": [self.train(), self.tensors()]}
 
+    def kept(self, folder: Path) -> dict[str, Any]:
+        os.environ["DLRL_MEMORY"] = str(folder)
+        keeper = NodeMemoryKeeper(KeeperRequest(run_id="run", workload=f"actor-{self.number}", role="actor"))
+        self.train()
+        keeper.begin(Commit(version=1, id="id1", step=0, progress={}), [], self)
+        keeper.wait()
+        outcome, at_commit = keeper.outcome("id1"), self.tensors()
+        undisturbed = [self.train(), self.tensors()]
+        keeper.load("id1", self)
+        restored = self.tensors()
+        return {
+            "error": outcome.error,
+            "size": outcome.size,
+            "restored": restored == at_commit != undisturbed[1],
+            "is_same_again": undisturbed == [self.train(), self.tensors()],
+        }
+
+    def capture_state(self) -> CapturedState:
+        return deepspeed_state.capture(self.engine, ema=self.ema)
+
+    def restore_state(self, saved: SavedState) -> None:
+        deepspeed_state.restore(self.engine, saved, ema=self.ema, sleeps=self.sleeps)
+
     def restore(self, layout: str, saved: dict[str, bytearray]) -> None:
-        state = SavedState(
-            layout=json.loads(layout), buffers={name: memoryview(content) for name, content in saved.items()}
-        )
-        deepspeed_state.restore(self.engine, state, ema=self.ema, sleeps=self.sleeps)
+        buffers = {name: memoryview(content) for name, content in saved.items()}
+        self.restore_state(SavedState(layout=json.loads(layout), buffers=buffers))
 
     def train(self) -> list[str]:
         """Some steps, which depend on all random states; the losses, bit for bit."""

@@ -20,6 +20,8 @@ from dlrl_core import RLJobBuilder, RoleType
 
 RANK = Path(__file__).parent / "deepspeed_rank.py"
 LIMIT_S = 300.0
+WEIGHTS_BYTES = 2 * (2 * (8 * 8 + 8) + 3 * (8 * 8 + 8))
+"""All weights that are trained, and all of their average, in two bytes each."""
 
 
 def run_ranks(case: str, folder: Path, part: str, *, ranks: int) -> list[tuple[int, str, str]]:
@@ -107,8 +109,23 @@ def test_what_ranks_hold_alike_has_the_same_name_and_bytes_on_all(whole):
     first, second = whole("zero2", 2).seen
 
     assert first["alike"] == second["alike"]
-    frozen, trained, average = 0, 2 * (8 * 8 + 8), 3 * (8 * 8 + 8)
-    assert first["alike_bytes"] == 2 * (frozen + trained + average), "all weights, in two bytes each"
+    assert first["alike_bytes"] == WEIGHTS_BYTES
+
+
+def test_weights_that_ranks_hold_alike_are_in_the_memory_of_their_node_once(tmp_path):
+    ranks = seen_by_ranks("zero2", tmp_path, "kept", ranks=2)
+
+    for seen in ranks:
+        assert seen["error"] is None
+        assert seen["restored"] and seen["is_same_again"]
+    (content,) = tmp_path.rglob("alike-*/1-id1/content")
+    links = [path for path in tmp_path.rglob("actor-*/1-id1/alike-*") if path.samefile(content)]
+    assert (len(links), content.stat().st_nlink) == (2, 3)
+    for number, seen in enumerate(ranks):
+        (manifest,) = tmp_path.rglob(f"actor-{number}/1-id1/dlrl_commit.json")
+        pieces = [(piece["file"], piece["size"]) for piece in json.loads(manifest.read_text())["pieces"]]
+        assert sum(size for file, size in pieces if file == links[0].name) == WEIGHTS_BYTES
+        assert sum(size for file, size in pieces if file == "dlrl_state.bytes") == seen["size"] - WEIGHTS_BYTES
 
 
 PLANNED_AS = {

@@ -51,7 +51,11 @@ def link_name(group: str) -> str:
 
 def bytes_in(group: Path) -> int:
     """What lies in a group's folder."""
-    return sum(path.stat().st_blocks * 512 for path in [*group.glob(f"*/{_FILE}"), *group.glob(_POOL)])
+    size = 0
+    for path in (*group.glob(f"*/{_FILE}"), group / _POOL):
+        with contextlib.suppress(FileNotFoundError):  # another rank removes it now
+            size += path.stat().st_blocks * 512
+    return size
 
 
 def stripe_size(size: int) -> int:
@@ -193,7 +197,8 @@ class AlikeContent:
 
     def _make(self, *, is_late: bool) -> bool:
         others = [one for one in self._group.iterdir() if one.is_dir() and one != self._folder]
-        held = sorted((one for one in others if not self._reclaim(one) and self._is_held(one)), key=_version_of)
+        used = [one for one in others if not self._reclaim(one)]
+        held = sorted((one for one in used if not (one / _OVERDUE).exists()), key=_version_of)
         pool = self._group / _POOL
         if len(held) > 1 and not pool.exists() and not is_late:
             return False
@@ -220,15 +225,6 @@ class AlikeContent:
                 (folder / _FILE).rename(self._group / _POOL)
         shutil.rmtree(folder, ignore_errors=True)
         return True
-
-    def _is_held(self, folder: Path) -> bool:
-        """Whether ranks hold another commit's content that are likely to give it up soon, or to count it."""
-        if (folder / _OVERDUE).exists():
-            return False
-        holders = [
-            one for one in self._group.parent.glob(f"*/{folder.name}") if not one.parent.name.startswith(_PREFIX)
-        ]
-        return bool(holders) or any(_lives(member) for member in _read_state(folder).members)
 
     @contextlib.contextmanager
     def _changed(self) -> Iterator[_State]:
