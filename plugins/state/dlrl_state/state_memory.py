@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 import xxhash
 
@@ -35,6 +35,7 @@ from dlrl_state.version_folder import (
     pieces_of_files,
     publish,
     published,
+    sizes_of_files,
     this_process,
     unused_parts,
 )
@@ -44,6 +45,8 @@ _BYTES = "dlrl_state.bytes"
 _POOL = "pool"
 _ALIGNED = 64
 _LANES = 2
+
+Result = TypeVar("Result")
 
 
 class StateMemory:
@@ -134,12 +137,15 @@ class StateMemory:
     def write(self, commit: Commit, keep: Collection[str], captured: CapturedState) -> float:
         """Copy the buffers and publish them; returns the processor time that this took.
 
-        All other versions but those to keep are removed first, or written over. A root whose memory other ranks have
-        taken meanwhile is left for the next one.
+        All other versions but those to keep are removed first, or written over.
         """
+        return self._with_room(lambda: self._write(commit, keep, captured))
+
+    def _with_room(self, write: Callable[[], Result]) -> Result:
+        """Write; a root whose memory other ranks have taken meanwhile is left for the next one."""
         while True:
             try:
-                return self._write(commit, keep, captured)
+                return write()
             except OSError as error:
                 if error.errno != errno.ENOSPC or self._root is None or len(self._full) + 1 >= len(memory_roots()):
                     raise
@@ -170,11 +176,11 @@ class StateMemory:
         Pieces that the newest version here has too are copied from that; `fill` gets the others, each with its memory.
         Raises OSError if their bytes are not those that were written.
         """
-        sizes: dict[str, int] = {}
-        for piece in pieces:
-            sizes[piece.file] = max(sizes.get(piece.file, 0), piece.start + piece.size)
-        if commit.id in self.held():
-            return
+        if commit.id not in self.held():
+            self._with_room(lambda: self._receive(commit, pieces, keep, fill))
+
+    def _receive(self, commit: Commit, pieces: Sequence[Piece], keep: Collection[str], fill: Fill) -> None:
+        sizes = sizes_of_files(pieces)
         root = self._prepared(commit, keep, sum(sizes.values()))
         part = new_part(root, commit)
         try:
