@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import math
 import threading
@@ -57,8 +56,10 @@ class NodeMemoryKeeper(StateKeeper):
 
     @classmethod
     def forget_durable(cls, durable: str) -> None:
-        with contextlib.suppress(OSError):
+        try:
             within(_FORGET_S, storage_at(durable).remove_all)
+        except OSError as error:
+            print(f"dlrl: '{durable}' could not be removed: {error.strerror or error}", flush=True)
 
     def begin(self, commit: Commit, keep: Collection[str], workload: Any, neighbour: Neighbour | None = None) -> None:
         self.wait()
