@@ -63,8 +63,9 @@ measure: venv-core  ## how large the core is, and the files that a job goes thro
 bench: venv-core venv-openrlhf venv-verl  ## run every benchmark; fails if one misses its bar
 	@status=0; for name in $(BENCHMARKS); do \
 	  echo "== benchmarks/$$name.py"; $(CORE)/bin/python -m benchmarks.$$name || status=1; done; \
-	  echo "== benchmarks/openrlhf_overhead.py"; $(OPENRLHF)/bin/python -m benchmarks.openrlhf_overhead || status=1; \
-	  echo "== benchmarks/verl_overhead.py"; $(VERL)/bin/python -m benchmarks.verl_overhead || status=1; \
+	for name in commits overhead; do \
+	  echo "== benchmarks/openrlhf_$$name.py"; $(OPENRLHF)/bin/python -m benchmarks.openrlhf_$$name || status=1; \
+	  echo "== benchmarks/verl_$$name.py"; $(VERL)/bin/python -m benchmarks.verl_$$name || status=1; done; \
 	  exit $$status
 
 soak: venv-core  ## the exactness job under random faults: SEEDS=200 of them from FIRST=0 on; tests/soak/soak.csv has the rows

@@ -28,7 +28,7 @@ class Holder(BaseWorkload):
         return capture_arrays({"state": self.state})
 
     def restore_state(self, saved: SavedState) -> None:
-        self.state = arrays_of(saved)["state"].copy()
+        self.state = arrays_of(saved)["state"]
 
     def touch(self) -> int:
         self.state[0] += 1

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import sys
 
+from benchmarks.overhead import OWN_BUDGET
 from dlrl_core import RLJobBuilder
 
 
 def main(argv: list[str]) -> None:
-    RLJobBuilder().framework("openrlhf").config(argv).build().submit("benchmark")
+    builder = RLJobBuilder().framework("openrlhf").config(argv)
+    builder.commits(budget=OWN_BUDGET).build().submit("benchmark")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ class Comparison:
     bar: float
     is_of_medians: bool = False
     """Compare the medians of both sides: for long samples, whose neighbours do not share their noise."""
+    is_time: bool = True
+    """Else the samples are multiples of something, not seconds."""
 
     @property
     def ratio(self) -> float:
@@ -37,7 +39,8 @@ def report(comparisons: Sequence[Comparison], *, ours: str, theirs: str) -> None
     width = max(len(comparison.name) for comparison in comparisons)
     print(f"{'':{width}}  {ours:>12}  {theirs:>12}  {'ratio':>6}  {'bar':>5}")
     for one in comparisons:
-        medians = [_time(statistics.median(side)) for side in (one.ours_s, one.theirs_s)]
+        show = _time if one.is_time else "{:.3f} x".format
+        medians = [show(statistics.median(side)) for side in (one.ours_s, one.theirs_s)]
         ending = "" if one.is_met else "  missed"
         print(f"{one.name:{width}}  {medians[0]:>12}  {medians[1]:>12}  {one.ratio:6.3f}  {one.bar:5.2f}{ending}")
     print(json.dumps({one.name: round(one.ratio, 4) for one in comparisons}))

@@ -37,18 +37,6 @@ _HOMES = {
     "whole": "dlrl_core.workload",
 }
 
-__all__ = [
-    "BaseTrainer",
-    "BaseWorkload",
-    "JobResult",
-    "JobStatus",
-    "RLJob",
-    "RLJobBuilder",
-    "RoleType",
-    "__version__",
-    "hookimpl",
-    "trainer_invocation",
-    "whole",
-]
+__all__ = [*_HOMES, "__version__"]  # noqa: PLE0604 - strings, which ruff can't see
 
 __getattr__ = lazy_names(__name__, _HOMES)

@@ -5,7 +5,6 @@
     ├── PluginError               a plugin is broken, clashes, or speaks another API version
     │   ├── UnknownFrameworkError     no adapter of that name
     │   └── FrameworkUnavailableError the adapter is there, its framework is not
-    ├── ChaosNotAllowedError      a fault was ordered for a job that does not allow chaos
     ├── PlanError                 the job does not fit the cluster
     ├── ClusterError              Ray can't be reached, started or asked
     │   └── ReservationError          the plan fits on paper, the cluster did not grant it in time

@@ -17,6 +17,7 @@ from checks import assert_nothing_left, short_temp_folder, wait_until
 
 from dlrl_chaos.chaos import Chaos
 from dlrl_core.api.job_handle import JobHandle
+from dlrl_vllm.owned_files import left_files
 
 LIMIT_S = 600.0
 ENDED = ("finished", "failed", "stopped")
@@ -27,6 +28,8 @@ _ENV = {
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
 }
+_temp_folders: list[Path] = []
+"""Of all jobs so far."""
 
 
 @dataclass
@@ -111,7 +114,7 @@ def cluster(gpus: int) -> Iterator[str]:
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[str]:
-    """This process is connected to it. In the end nothing may be left: no actor, no state, no engine of vLLM."""
+    """This process is connected to it. In the end nothing may be left: no actor, no state, no engine, none of its files."""
     import ray
 
     ray.init(address=address, log_to_driver=False, configure_logging=False)
@@ -119,14 +122,21 @@ def connected(address: str) -> Iterator[str]:
         yield address
         assert_nothing_left()
         wait_until(lambda: not engine_processes(), "all processes of vLLM engines are gone")
+        wait_until(lambda: not left_files(), "no shared memory and no files of dead engines are left")
+        assert [*map(str, temporary_files())] == []
     finally:
         ray.shutdown()
 
 
 def environment() -> dict[str, str]:
-    """For all processes of a job. vLLM leaves its sockets where it has them, and one that is killed can't remove any."""
-    folder = str(short_temp_folder())
-    return {**_ENV, "TMPDIR": folder, "VLLM_RPC_BASE_PATH": folder}
+    """For all processes of a job, with a temporary folder of its own."""
+    _temp_folders.append(short_temp_folder())
+    return {**_ENV, "TMPDIR": str(_temp_folders[-1])}
+
+
+def temporary_files() -> list[Path]:
+    """What jobs have left in their temporary folders, but for what torch compiled."""
+    return [path for folder in _temp_folders for path in folder.iterdir() if not path.name.startswith("torchinductor_")]
 
 
 def engine_processes() -> list[str]:

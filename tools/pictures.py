@@ -31,8 +31,9 @@ def printed(command: str, environment: Mapping[str, str]) -> str:
 
 
 def plan() -> str:
-    """Where each process would be, and what its death restarts; without the table, which has the same places."""
-    picture, *_ = re.split(r"^ workload +node ", printed(PLAN, {}), maxsplit=1, flags=re.MULTILINE)
+    """Where each process would be, and what its death restarts; without what follows: the size of a commit, for which
+    the models must be there, and the table, which has the same places."""
+    picture, *_ = re.split(r"^state of a commit|^ workload +node ", printed(PLAN, {}), maxsplit=1, flags=re.MULTILINE)
     return f"$ {PLAN}\n{picture}"
 
 

@@ -183,6 +183,10 @@ class RLJobBuilder:
         """How many calls of async def methods one workload runs side by side; more wait."""
         return self._set("concurrency", calls)
 
+    def state_size(self, size: int | Mapping[str, Any]) -> Self:
+        """Bytes of each rank's committed state, for the plan; a framework computes them."""
+        return self._set("state_size", size)
+
     def _set(self, option: str, value: object) -> Self:
         role = self._role if self._role is not None else self._without_role(option)
         owner = self._part if self._part is not None and option in PlacementRequest.model_fields else role

@@ -93,8 +93,6 @@ class _Connections:
             return
         import ray
 
-        from dlrl_core.api.connection import driver_output
-
         with self._lock:
             self._count -= 1
             if connection.is_embedded and self._started is not None:
@@ -140,8 +138,6 @@ def _check_same_cluster(address: str | None) -> None:
 def _init(address: str) -> None:
     import ray
     from ray.exceptions import RayError
-
-    from dlrl_core.api.connection import driver_output
 
     _check_listens(address)
     driver_output.filter()

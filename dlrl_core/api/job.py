@@ -44,7 +44,8 @@ class RLJob:
         Print the plan, or draw it with `.to_svg()` or `.to_html()`.
         """
         plan = make_plan(self.spec, cluster or needed_cluster(self.spec))
-        return plan.model_copy(update={"deaths": deaths_of(self.spec)})
+        sizes = {role.role: role.state_size for role in self.spec.roles if role.state_size is not None}
+        return plan.model_copy(update={"deaths": deaths_of(self.spec), "state_sizes": sizes})
 
     @overload
     def submit(

@@ -33,10 +33,6 @@ class JobStatus:
 
     view: JobView
 
-    @classmethod
-    def from_snapshot(cls, view: JobView) -> JobStatus:
-        return cls(view=view)
-
     @property
     def name(self) -> str:
         return self.view["name"]
@@ -197,7 +193,7 @@ class JobHandle:
         """What the Master knows now; after the end, what it knew last."""
         if self._ending is None:
             try:
-                self._last = JobStatus.from_snapshot(self._ask(self._master.status))
+                self._last = JobStatus(view=self._ask(self._master.status))
             except StoreUnavailableError as error:  # a restarted Master that can't read the record yet
                 if self._last is None:
                     raise
@@ -260,7 +256,7 @@ class JobHandle:
         record = self._final_record()
         if record is None:
             return False
-        self._last, self._ending = JobStatus.from_snapshot(record.snapshot()), written_ending(record.record)
+        self._last, self._ending = JobStatus(view=record.snapshot()), written_ending(record.record)
         self._connection.close()
         return True
 
@@ -278,11 +274,11 @@ class JobHandle:
 
     def _final_status(self, ending: Any) -> JobStatus:
         try:
-            return JobStatus.from_snapshot(self._ask(self._master.status))
+            return JobStatus(view=self._ask(self._master.status))
         except (ClusterError, StoreUnavailableError):  # the Master has ended meanwhile; the ending is known
             record = self._final_record()
             if record is not None:
-                return JobStatus.from_snapshot(record.snapshot())
+                return JobStatus(view=record.snapshot())
             if self._last is None:
                 raise
             last = self._last.view

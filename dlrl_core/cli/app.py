@@ -6,8 +6,7 @@ Nothing heavy is imported at the top of this module or of those it imports: `dlr
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -110,80 +109,11 @@ def run(
     with errors_shown(as_json):
         from dlrl_core.cli.run_job import run_job, submit_job
 
-        given = _given(words, framework, overrides, node_num, device_per_node, commits)
+        given = job_input(words, framework, overrides, node_num, device_per_node, commits)
         if detach:
             submit_job(given, name=name, address=address, wait_s=wait, as_json=as_json)
         else:
             run_job(given, name=name, address=address, wait_s=wait, is_quiet=quiet, as_json=as_json)
-
-
-@app.command()
-def plan(
-    words: Words = None,
-    framework: Framework = None,
-    address: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Plan on this Ray cluster, as free as it is now.")
-    ] = None,
-    nodes: Annotated[
-        int | None, typer.Option(min=1, max=1_000_000, help="Plan on a cluster of so many nodes...")
-    ] = None,
-    devices: Annotated[int | None, typer.Option(min=0, help="...with so many devices each...")] = None,
-    cpus: Annotated[int | None, typer.Option(min=0, help="...and so many CPUs; enough if not said.")] = None,
-    cluster: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Plan on the cluster that this YAML file describes.")
-    ] = None,
-    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the plan into this SVG file.")] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plan as a page, with picture.")] = None,
-    node_num: NodeNum = None,
-    device_per_node: DevicePerNode = None,
-    overrides: Override = None,
-    commits: CommitWishes = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show where each workload would run, and what a death would restart.
-
-    Without a cluster, the smallest one that the job fits. RAY_ADDRESS does not
-    count here: unless --address is said, neither Ray nor a class of the job is
-    imported.
-
-    \b
-    Examples:
-      dlrl plan examples/quickstart/quickstart.yaml
-      dlrl plan examples/quickstart/quickstart.yaml --nodes 2 --devices 8
-      dlrl plan examples/quickstart/quickstart.yaml --html plan.html
-    """
-    with errors_shown(as_json):
-        from dlrl_core.cli.plan_job import ClusterChoice, PictureFiles, plan_job
-
-        given = _given(words, framework, overrides, node_num, device_per_node, commits)
-        choice = ClusterChoice(address=address, file=cluster, nodes=nodes, devices=devices, cpus=cpus)
-        plan_job(given, choice, PictureFiles(svg=svg, html=html), as_json=as_json)
-
-
-@app.command()
-def status(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="One job, in detail.", show_default=False)
-    ] = None,
-    address: Address = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show all jobs, or one with its workloads and its last events.
-
-    If a cluster is named, its masters are asked; else the records in the store count.
-
-    \b
-    Examples:
-      dlrl status
-      dlrl status quickstart --address 10.0.0.7:6379
-    """
-    with errors_shown(as_json):
-        from dlrl_core.cli.show_status import show_job, show_jobs
-
-        if name is None:
-            show_jobs(address, as_json=as_json)
-        else:
-            show_job(name, address, as_json=as_json)
 
 
 @app.command()
@@ -217,15 +147,21 @@ def own_commands() -> set[str]:
 
 
 def add_plugin_commands() -> None:
-    """Add each command that a plugin registers. Unless one of them is called, print which can't be used, and why."""
+    """Add the plugin's command that is called; if it is none of theirs, all of them, and print which can't be used."""
     from dlrl_core.cli.output import print_problems, quiet_plugins
 
     with quiet_plugins() as host:
-        commands = {name: function for name, function in host.commands().items() if _is_command(host, name, function)}
+        called = usable_commands(host, sys.argv[1:2])
+        commands = called or usable_commands(host)
     for name, function in commands.items():
         app.command(name)(function)
-    if not {*sys.argv[1:2]} & commands.keys():
+    if not called:
         print_problems(host.problems("dlrl_commands"))
+
+
+def usable_commands(host: PluginHost, names: Sequence[str] | None = None) -> dict[str, Callable[..., None]]:
+    """The plugins' commands, or those of these names; `host.problems` names each that can't be imported or used."""
+    return {name: function for name, function in host.commands(names).items() if _is_command(host, name, function)}
 
 
 def _is_command(host: PluginHost, name: str, function: Callable[..., None]) -> bool:
@@ -240,7 +176,7 @@ def _is_command(host: PluginHost, name: str, function: Callable[..., None]) -> b
     return True
 
 
-def _given(
+def job_input(
     words: list[str] | None,
     framework: str | None,
     overrides: list[str] | None,
@@ -248,6 +184,7 @@ def _given(
     device_per_node: int | None,
     commits: list[str] | None,
 ) -> JobInput:
+    """What a command with these options was given."""
     from dlrl_core.cli.job_input import JobInput
 
     return JobInput(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import textwrap
 from contextlib import redirect_stdout
@@ -10,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from dlrl_core.cli import wording
 from dlrl_core.cli.error_report import fail
-from dlrl_core.cli.job_input import JobInput
+from dlrl_core.cli.job_input import JobInput, is_cluster_named
 from dlrl_core.cli.output import console, fact_table, print_json, state_style
 from dlrl_core.cli.progress import progress_of
 from dlrl_core.errors import DlrlError, JobError, JobExistsError, SpecError
@@ -47,7 +46,7 @@ def run_job(
 
 def submit_job(given: JobInput, *, name: str | None, address: str | None, wait_s: float, as_json: bool) -> None:
     """Submit the job to a cluster and leave it there."""
-    if not (address or os.environ.get("RAY_ADDRESS")):
+    if not is_cluster_named(address):
         raise SpecError(
             ["--detach needs a cluster that outlives this command; say --address or set RAY_ADDRESS, or leave it out"]
         )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dlrl_core.cli.clusters import is_named
+from dlrl_core.cli.job_input import is_cluster_named
 from dlrl_core.cli.output import print_json
 from dlrl_core.errors import ClusterError, JobNotFoundError
 
 
 def stop_job(name: str, address: str | None, *, as_json: bool) -> None:
     """Stop the job through its Master. A job that has ended stays as it is, and that is no error."""
-    state = _stop_by_master(name, address) if is_named(address) else None
+    state = _stop_by_master(name, address) if is_cluster_named(address) else None
     if state is None:
         state = _ended_by_record(name, address)
         text = f"job '{name}' has ended: {state}"
@@ -52,7 +52,7 @@ def _ended_by_record(name: str, address: str | None) -> str:
         record = JobContext.load(store, name).record
     if record.state.is_final:
         return record.state.value
-    if not is_named(address):
+    if not is_cluster_named(address):
         raise ClusterError(
             f"the record of job '{name}' says '{record.state}'; to stop it, name its cluster: say --address or set "
             "RAY_ADDRESS (a job of `dlrl run` without a cluster ends with Ctrl-C there)"

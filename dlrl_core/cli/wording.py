@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 NONE = "-"
-_NAMES_SHOWN = 4
 
 
 def duration(seconds: float) -> str:
@@ -23,17 +21,6 @@ def duration(seconds: float) -> str:
     if whole < 86_400:
         return f"{whole // 3600} h {whole % 3600 // 60:02} min"
     return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
-
-
-def since(at: float) -> str:
-    """How long ago that was, in whole seconds."""
-    seconds = max(0.0, time.time() - at)
-    return f"{seconds:.0f} s" if seconds < 59.5 else duration(seconds)
-
-
-def clock(at: float) -> str:
-    """The time of day."""
-    return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def clock_time(seconds: float) -> str:
@@ -61,14 +48,3 @@ def speed(steps_per_s: float) -> str:
 def slowest(phase_seconds: Mapping[str, float], count: int) -> list[tuple[str, float]]:
     """The phases that took the most time, longest first."""
     return sorted(phase_seconds.items(), key=lambda item: -item[1])[:count]
-
-
-def processes(names: Iterable[str]) -> str:
-    """Names of processes; those of a role that are many as their number, such as '128 of actor'."""
-    roles: dict[str, list[str]] = {}
-    for name in names:
-        roles.setdefault(name.rpartition("-")[0] or name, []).append(name)
-    return ", ".join(
-        ", ".join(members) if len(members) <= _NAMES_SHOWN else f"{len(members)} of {role}"
-        for role, members in roles.items()
-    )

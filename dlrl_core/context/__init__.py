@@ -1,7 +1,6 @@
 """What is known of a job: reports of its workloads, and the one persisted record a new Master goes on from.
 
-Names are loaded when first used: a workload imports its report from here, and must not wait for pydantic or
-SQLite to load.
+Names are loaded when first used: a workload imports its report from here, and must not wait for pydantic to load.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from dlrl_core.context.records import WorkloadRecord as WorkloadRecord
     from dlrl_core.context.redaction import looks_secret as looks_secret
     from dlrl_core.context.redaction import redact as redact
-    from dlrl_core.context.sqlite_store import SqliteStore as SqliteStore
     from dlrl_core.context.store import Store as Store
     from dlrl_core.context.store import StoredJob as StoredJob
     from dlrl_core.context.store import default_store_url as default_store_url
@@ -52,7 +50,6 @@ _HOMES = {
     "JournalEvent": "change",
     "OutageLimits": "write_queue",
     "ProgressRecord": "records",
-    "SqliteStore": "sqlite_store",
     "Store": "store",
     "StoredJob": "store",
     "TrainerRecord": "records",
@@ -67,33 +64,6 @@ _HOMES = {
     "redact": "redaction",
 }
 
-__all__ = [
-    "Change",
-    "FindingKind",
-    "Incident",
-    "JobContext",
-    "JobEnding",
-    "JobRecord",
-    "JobState",
-    "JobView",
-    "JournalEvent",
-    "Loss",
-    "OutageLimits",
-    "ProcessReport",
-    "ProgressRecord",
-    "Reason",
-    "SqliteStore",
-    "Store",
-    "StoredJob",
-    "TrainerRecord",
-    "TrainerState",
-    "WorkloadRecord",
-    "WorkloadState",
-    "check_transition",
-    "default_store_url",
-    "looks_secret",
-    "open_store",
-    "redact",
-]
+__all__ = [*_HOMES]  # noqa: PLE0604 - strings, which ruff can't see
 
 __getattr__ = lazy_names(__name__, {name: f"{__name__}.{home}" for name, home in _HOMES.items()})

@@ -42,9 +42,13 @@ class JournalEvent(BaseModel):
     """The name of a workload, or 'trainer', 'master' or 'job'."""
     data: RedactedData = {}
 
+    def shown(self) -> dict[str, Any]:
+        """Its plain values, without the number."""
+        return self.model_dump(mode="json", exclude={"seq"})
+
     def to_text(self) -> str:
         """The text that the store keeps, without the number."""
-        return json.dumps(self.model_dump(mode="json", exclude={"seq"}))
+        return json.dumps(self.shown())
 
     @classmethod
     def of(cls, stored: StoredEvent, *, job: str) -> Self:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
 from dlrl_core.context.redaction import redact
 from dlrl_core.errors import PluginError, SchemaError, StoreConflictError, StoreError
@@ -137,11 +137,21 @@ def open_store(url: str) -> Store:
     Opens no file and no connection yet: a store that is only read creates nothing.
     """
     scheme = _scheme_of(url)
-    if scheme == "sqlite":
-        from dlrl_core.context.sqlite_store import SqliteStore
+    if not scheme:
+        raise StoreError(f"store url '{redact(url)}' has no scheme; write it like sqlite:///var/lib/dlrl/context.db")
+    from dlrl_core.plugin import plugin_host
 
-        return SqliteStore(_sqlite_path(url))
-    return _open_by_plugin(scheme, url)
+    try:
+        opener = plugin_host().store_opener(scheme)
+    except PluginError as error:
+        raise StoreError(f"store url '{redact(url)}' can't be opened: {error}") from error
+    store = opener(url)
+    if not isinstance(store, Store):
+        raise StoreError(
+            f"the plugin for store scheme '{scheme}' returned a {type(store).__name__}; it must return a "
+            "dlrl_core.context.Store"
+        )
+    return store
 
 
 def default_store_url() -> str:
@@ -157,36 +167,7 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite://{quote(str(path.absolute()))}"
 
 
-def _sqlite_path(url: str) -> Path:
-    parts = urlsplit(url)
-    path = unquote(parts.path)
-    if parts.netloc or parts.query or parts.fragment or not path.strip("/") or path.endswith("/"):
-        raise StoreError(
-            f"store url '{redact(url)}' is not 'sqlite://' with an absolute path; "
-            "write it like sqlite:///var/lib/dlrl/context.db"
-        )
-    return Path(path)
-
-
 def _scheme_of(url: str) -> str:
     """Without urlsplit, whose error for some passwords repeats them."""
     found = re.match(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)", url)
     return found[0].lower() if found else ""
-
-
-def _open_by_plugin(scheme: str, url: str) -> Store:
-    if not scheme:
-        raise StoreError(f"store url '{redact(url)}' has no scheme; write it like sqlite:///var/lib/dlrl/context.db")
-    from dlrl_core.plugin import plugin_host
-
-    try:
-        opener = plugin_host().store_opener(scheme)
-    except PluginError as error:
-        raise StoreError(f"store url '{redact(url)}' can't be opened: {error}; built in: sqlite") from error
-    store = opener(url)
-    if not isinstance(store, Store):
-        raise StoreError(
-            f"the plugin for store scheme '{scheme}' returned a {type(store).__name__}; it must return a "
-            "dlrl_core.context.Store"
-        )
-    return store

@@ -9,8 +9,17 @@ from dlrl_core.failover.finding import (
     WorkloadHangs,
     finding_of,
 )
-from dlrl_core.failover.policy import FailoverDecision, Situation, deaths_of, decide, declared_scopes, role_of
-from dlrl_core.failover.recovery import Recovery, incident_of, plan_recovery
+from dlrl_core.failover.policy import (
+    FailoverDecision,
+    Recovery,
+    Situation,
+    deaths_of,
+    decide,
+    declared_scopes,
+    incident_of,
+    plan_recovery,
+    role_of,
+)
 
 __all__ = [
     "CallLost",

@@ -13,9 +13,8 @@ from dlrl_core.context.process_report import ProcessReport, WorkloadState
 from dlrl_core.context.records import FindingKind, WorkloadRecord
 from dlrl_core.context.trainer_outcome import TrainerOutcome
 from dlrl_core.errors import ErrorIdentity, RemoteCause
+from dlrl_core.roles import TRAINER
 from dlrl_core.spec import JobSpec
-
-TRAINER = "trainer"
 
 
 @dataclass(frozen=True, kw_only=True)

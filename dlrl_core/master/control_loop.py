@@ -30,9 +30,8 @@ from dlrl_core.failover import (
     plan_recovery,
 )
 from dlrl_core.failover.finding import JobLook
-from dlrl_core.failover.recovery import completed
+from dlrl_core.failover.policy import completed
 from dlrl_core.master.beginning_and_end import failed_by, tear_down, written_ending
-from dlrl_core.master.chaos_notes import ChaosNotes
 from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.master.plan_and_reservation import NodeMoves, PlanAndReservation
 from dlrl_core.master.process_launches import end_all
@@ -44,6 +43,7 @@ from dlrl_core.scheduler import workload_launcher
 from dlrl_core.spec import JobSpec
 from dlrl_core.spec.role_values import FailoverScope
 from dlrl_core.trainer.workload_directory import DirectorySnapshot
+from dlrl_core.workload.fault import ChaosNotes
 
 _LOOK_S = 0.5
 _LONGEST_STACKS = 20_000
@@ -84,6 +84,8 @@ class ControlLoop:
             self._detecting = asyncio.ensure_future(self._detect())
             await self._bring_up()
             self._become_stable()
+            concurrencies = {role.concurrency for role in self._spec.roles}
+            self._exporting = asyncio.ensure_future(asyncio.to_thread(workload_launcher.export_classes, concurrencies))
             return await self._handle_observations()
         except StoreConflictError:
             raise  # another Master owns the job now: this one must not end it
@@ -278,7 +280,9 @@ class ControlLoop:
         is_open = any(one.ready_at is None for one in self._context.record.incidents)
         if not is_open or not self._workloads.is_complete or self.trainer.is_due:
             return
-        is_state_lost = bool(self._moved) and any(
+        commits = self._context.record.progress.commits
+        has_copies = commits is not None and commits.nodes > 1
+        is_state_lost = bool(self._moved and not has_copies) and any(
             one.node in self._moved and records[one.name].is_stateful for one in self._reserved.plan.workloads
         )
         self._moved = set()

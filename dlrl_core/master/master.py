@@ -23,7 +23,7 @@ from dlrl_core.roles import MASTER, namespace_of
 if TYPE_CHECKING:
     from dlrl_core.context import JobContext, JobEnding, JobView, ProcessReport
     from dlrl_core.master.control_loop import ControlLoop
-    from dlrl_core.master.event_sinks import EventSinks
+    from dlrl_core.plugin import EventSinks
     from dlrl_core.trainer.progress import ProgressReport
     from dlrl_core.trainer.workload_directory import DirectorySnapshot
     from dlrl_core.workload.fault import Fault, FaultKind
@@ -100,7 +100,7 @@ class Master:
         from dlrl_core.context import open_store
         from dlrl_core.master.beginning_and_end import load_or_create
         from dlrl_core.master.control_loop import ControlLoop
-        from dlrl_core.master.event_sinks import EventSinks
+        from dlrl_core.plugin import EventSinks
 
         self._store = open_store(self._launch.store_url)
         context = await asyncio.to_thread(
@@ -109,7 +109,7 @@ class Master:
         context.on_conflict(_vanish)
         self._context, self._loop, self._refusal = context, ControlLoop(self._launch, context), None
         self._sinks = EventSinks(self._launch.job)
-        context.on_events(self._sinks.add)
+        context.on_events(lambda events: self._sinks.add(event.shown() for event in events))
         if self._early_progress is not None:
             self._loop.trainer.record_progress(self._early_progress)
         self._answered.set()

@@ -12,7 +12,7 @@ from typing import Any
 from dlrl_core.failover import declared_scopes
 from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.plan import ExecutionPlan, WorkloadPlan
-from dlrl_core.roles import TRAINER
+from dlrl_core.roles import TRAINER, RoleType
 from dlrl_core.scheduler import workload_launcher
 from dlrl_core.scheduler.reservation import release_all
 from dlrl_core.spec import JobSpec, RoleSpec, VisibleDevices
@@ -84,6 +84,7 @@ def _trainer(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan, incarnati
         resources={role: plan.of_role(role)[0].resources for role in plan.roles},
         scopes=declared_scopes(spec),
         state_keeper=launch.state_keeper,
+        state_bytes=_state_bytes(spec, plan),
         durable_every=spec.commits.durable_every,
         neighbours=spec.commits.neighbours,
         failure_domain=spec.commits.failure_domain,
@@ -91,6 +92,20 @@ def _trainer(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan, incarnati
         allow_chaos=spec.allow_chaos,
         incarnation=incarnation,
     )
+
+
+def _state_bytes(spec: JobSpec, plan: ExecutionPlan) -> dict[str, int]:
+    """Of each node, the bytes of one commit of its workloads, as far as the roles say how large they are."""
+    ranks: dict[tuple[int, RoleType], list[int]] = {}
+    for workload in plan.workloads:
+        ranks.setdefault((workload.node, workload.role), []).append(workload.rank)
+    needs: dict[str, int] = {}
+    for (node, name), here in ranks.items():
+        role = spec.role(name)
+        if role is not None and role.state_size is not None:
+            node_id = plan.nodes[node].node_id
+            needs[node_id] = needs.get(node_id, 0) + role.state_size.size_on(here)
+    return needs
 
 
 def _setup(launch: MasterLaunch, spec: JobSpec, env: dict[str, str]) -> ProcessSetup:

@@ -191,7 +191,12 @@ class TrainerProcess:
 
 def _commit_news(before: CommitsReport | None, after: CommitsReport | None) -> Iterator[str]:
     """What became wrong or right with commits, in sentences for the journal."""
-    for name, what in (("trouble", "commits"), ("durable_trouble", "copies to durable storage")):
+    kinds = (
+        ("trouble", "commits"),
+        ("neighbour_trouble", "copies on other nodes"),
+        ("durable_trouble", "durable copies"),
+    )
+    for name, what in kinds:
         old, new = getattr(before, name, None), getattr(after, name, None)
         if new is not None and new != old:
             yield str(new)

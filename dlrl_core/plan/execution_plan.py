@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dlrl_core.errors import SchemaError
 from dlrl_core.roles import RoleType
+from dlrl_core.spec.state_size import StateSize
 
 SCHEMA = 2
 
@@ -128,6 +129,8 @@ class ExecutionPlan(_Frozen):
     spares: tuple[SpareNode, ...] = ()
     deaths: dict[RoleType, str] = {}
     """What the death of a workload of each role would restart, in one sentence; filled by `RLJob.plan` only."""
+    state_sizes: dict[RoleType, StateSize] = {}
+    """How large the committed state of a role is, of those that say; filled by `RLJob.plan` only."""
 
     @functools.cached_property
     def bundles(self) -> tuple[Bundle, ...]:

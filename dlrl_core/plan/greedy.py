@@ -46,7 +46,7 @@ def place_greedily(problem: Problem, units: Sequence[int], style: Style) -> Plac
             return Stuck(group=group, others=tuple(order[:place]), used=free.in_use, is_certain=False)
         free.take(group, found)
         placed[group] = sorted(found)
-    spares = choose_spares(problem, placed)
+    spares = choose_spares(problem, placed) if problem.spare_nodes else ()
     if spares is None:
         return Stuck(group=None, used=free.in_use, is_certain=False)
     return Placement(units=tuple(units), node_units=tuple(placed), spares=spares)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from dlrl_core.errors import PlanError
 from dlrl_core.plan.cluster_view import ClusterView, NodeView
@@ -17,9 +16,6 @@ from dlrl_core.plan.problem import DeviceGroupDemand, Placement, Problem, Spare,
 from dlrl_core.plan.search import solve
 from dlrl_core.plan.shortage import shortage
 from dlrl_core.spec import JobSpec
-
-if TYPE_CHECKING:
-    from dlrl_core.spec import JobSpec
 
 Labels = dict[str, str | None]
 """Labels of a kind of nodes; None stands for a value that differs on each node."""

@@ -194,14 +194,16 @@ class _Search:
         return found
 
     def _placed(self) -> Placement | None:
-        spares = choose_spares(self.problem, self._node_units)
+        spares = choose_spares(self.problem, self._node_units) if self.problem.spare_nodes else ()
         if spares is None:
             return None
         node_units = tuple(list(units) for units in self._node_units)
         return Placement(units=tuple(self._units), node_units=node_units, spares=spares)
 
     def _tried(self, depth: int) -> Placement | None:
-        if not all(map(self._has_room, self._order[depth:])) or not can_be_replaced(self.problem, self._node_units):
+        if not all(map(self._has_room, self._order[depth:])):
+            return None
+        if self.problem.spare_nodes and not can_be_replaced(self.problem, self._node_units):
             return None
         group = self._order[depth]
         for way in self._ways(group):

@@ -15,8 +15,6 @@ _Kind = tuple[Amounts, tuple[tuple[int, int | None], ...]]
 
 def choose_spares(problem: Problem, node_units: Sequence[NodeUnits]) -> tuple[Spare, ...] | None:
     """As many spare nodes as the job asks for; None if the unused nodes can't replace all used ones."""
-    if not problem.spare_nodes:
-        return ()
     kinds = _kinds(problem, node_units)
     covered = {node: frozenset(k for k in kinds if _can_replace(problem, node, k)) for node in _unused(problem, kinds)}
     chosen = _choose(problem, covered, set(kinds))
@@ -25,8 +23,6 @@ def choose_spares(problem: Problem, node_units: Sequence[NodeUnits]) -> tuple[Sp
 
 def can_be_replaced(problem: Problem, node_units: Sequence[NodeUnits]) -> bool:
     """Whether each node used so far could be replaced by an unused one; if not, placing more groups can't help."""
-    if not problem.spare_nodes:
-        return True
     kinds = _kinds(problem, node_units)
     unused = _unused(problem, kinds)
     return all(any(_can_replace(problem, node, kind) for node in unused) for kind in kinds)

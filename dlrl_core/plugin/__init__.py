@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from dlrl_core.lazy_names import lazy_names
 from dlrl_core.plugin.contract import API_VERSION, ConfigKind, ConfigSource, FrameworkAdapter
 from dlrl_core.plugin.hookspecs import hookimpl, hookspec
-from dlrl_core.plugin.host import PluginHost, plugin_host, reset_plugin_host
+from dlrl_core.plugin.host import EventSinks, PluginHost, plugin_host, reset_plugin_host
 from dlrl_core.plugin.loading import PluginRecord, PluginStatus
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ __all__ = [
     "API_VERSION",
     "ConfigKind",
     "ConfigSource",
+    "EventSinks",
     "FrameworkAdapter",
     "FrameworkDefaults",
     "PluginHost",

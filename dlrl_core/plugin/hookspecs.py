@@ -38,6 +38,7 @@ Detector: TypeAlias = Callable[[Any], "Iterable[Any]"]
 EventSink: TypeAlias = "Callable[[str, Mapping[str, Any]], None]"
 DoctorCheck: TypeAlias = "Callable[[DoctorRequest], Iterable[Verdict]]"
 PlanFormat: TypeAlias = Callable[[Any], str]
+PlanAdviser: TypeAlias = Callable[[Any], "Iterable[str]"]
 
 
 class Kind(NamedTuple):
@@ -55,16 +56,17 @@ class Kind(NamedTuple):
 KINDS = {
     "dlrl_frameworks": Kind("framework", "frameworks"),
     "dlrl_policies": Kind("policy", "policies"),
-    "dlrl_stores": Kind("store scheme", "store openers", ("sqlite",)),
+    "dlrl_stores": Kind("store scheme", "store openers", of_dlrls_plugins=("sqlite",)),
     "dlrl_state_keepers": Kind("state keeper", "state keepers"),
     "dlrl_clusters": Kind("cluster", "clusters"),
     "dlrl_commands": Kind(
-        "command", "commands", ("run", "plan", "status", "stop"), ("why", "doctor", "frameworks", "chaos")
+        "command", "commands", ("run", "stop"), ("plan", "status", "why", "doctor", "frameworks", "chaos")
     ),
     "dlrl_detectors": Kind("detector", "detectors"),
     "dlrl_event_sinks": Kind("event sink", "event sinks"),
     "dlrl_doctor_checks": Kind("doctor check", "doctor checks"),
     "dlrl_plan_formats": Kind("plan format", "plan formats"),
+    "dlrl_plan_advisers": Kind("plan adviser", "plan advisers"),
 }
 """Each hook. All but the first return functions by name."""
 
@@ -148,4 +150,14 @@ def dlrl_doctor_checks() -> dict[str, DoctorCheck | ImportPath]:
 @hookspec
 def dlrl_plan_formats() -> dict[str, PlanFormat | ImportPath]:
     """Formats of a plan by name, such as 'svg': functions that take an ExecutionPlan and return a document."""
+    raise NotImplementedError
+
+
+@hookspec
+def dlrl_plan_advisers() -> dict[str, PlanAdviser | ImportPath]:
+    """Plan advisers by name: functions that take a Misfit and yield changes with which the job would fit.
+
+    A change is the end of "it would fit with ...". The first two are shown, so an adviser yields the best first.
+    Typed `Any` because Misfit lives in `dlrl_core.plan`, a room below this one.
+    """
     raise NotImplementedError

@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import queue
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import EntryPoint
@@ -36,6 +38,8 @@ from dlrl_core.plugin.loading import (
 )
 
 _log = logging.getLogger("dlrl.plugin")
+_events_log = logging.getLogger("dlrl.events")
+_LAST_EVENTS_S = 5.0
 _logged: set[str] = set()
 _HARMLESS = (PluginStatus.LOADED, PluginStatus.NOT_ALLOWED)
 
@@ -143,7 +147,8 @@ class PluginHost:
         if entry_points is None:
             installed, unreadable = installed_plugins()
         else:
-            installed, unreadable = unique(PluginRecord.of(entry) for entry in entry_points), []
+            given = [PluginRecord.of(entry, entry.dist.metadata if entry.dist else None) for entry in entry_points]
+            installed, unreadable = unique(given), []
         allow_list = AllowList(allow)
         torn: list[tuple[PluginRecord, None]] = [(record, None) for record in unreadable]
         host = cls(
@@ -193,9 +198,9 @@ class PluginHost:
         """The function that writes a plan in that format. Raises PluginError."""
         return self._function("dlrl_plan_formats", name)
 
-    def commands(self) -> Mapping[str, hooks.Command]:
-        """The commands that plugins add to `dlrl`."""
-        return self._all_functions("dlrl_commands")
+    def commands(self, names: Sequence[str] | None = None) -> Mapping[str, hooks.Command]:
+        """The commands that plugins add to `dlrl`, or those of these names; others are not imported then."""
+        return self._all_functions("dlrl_commands", names)
 
     def refuse(self, hook: str, name: str, why: str) -> str:
         """Keep for `problems` and `records` that what a plugin registered there can't be used; returns the sentence."""
@@ -209,6 +214,9 @@ class PluginHost:
 
     def event_sinks(self) -> Mapping[str, hooks.EventSink]:
         return self._all_functions("dlrl_event_sinks")
+
+    def plan_advisers(self) -> Mapping[str, hooks.PlanAdviser]:
+        return self._all_functions("dlrl_plan_advisers")
 
     def doctor_checks(self) -> Mapping[str, hooks.DoctorCheck]:
         return self._all_functions("dlrl_doctor_checks")
@@ -234,10 +242,11 @@ class PluginHost:
     def _function(self, hook: str, name: str) -> Callable[..., Any]:
         return self._import(hook, name, self._find(hook, name, PluginError)[1])
 
-    def _all_functions(self, hook: str) -> dict[str, Callable[..., Any]]:
-        """Those that can be imported; each other one is logged, once."""
+    def _all_functions(self, hook: str, names: Sequence[str] | None = None) -> dict[str, Callable[..., Any]]:
+        """Those that can be imported, of the names if some are given; each other one is logged, once."""
         functions = {}
-        for name, (_, given) in self._tables[hook].usable().items():
+        usable = self._tables[hook].usable()
+        for name, given in [(name, given) for name, (_, given) in usable.items() if names is None or name in names]:
             try:
                 functions[name] = self._import(hook, name, given)
             except PluginError as error:
@@ -291,3 +300,41 @@ def _log_once(problems: Iterable[str]) -> None:
         if problem not in _logged:
             _logged.add(problem)
             _log.warning("%s", problem)
+
+
+class EventSinks:
+    """Calls the sinks of all plugins with each journal event of a job, in order, in one thread.
+
+    A sink that fails is reported once and kept.
+    """
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+        self._events: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
+        self._failed: set[str] = set()
+        self._thread = threading.Thread(target=self._run, name="dlrl-event-sinks", daemon=True)
+        self._thread.start()
+
+    def add(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Hand over events that are part of the record now, as plain values; returns at once."""
+        for event in events:
+            self._events.put(event)
+
+    def close(self) -> None:
+        """Wait a few seconds until the sinks have what was handed over."""
+        self._events.put(None)
+        self._thread.join(_LAST_EVENTS_S)
+
+    def _run(self) -> None:
+        sinks = plugin_host().event_sinks()
+        while (event := self._events.get()) is not None:
+            for name, sink in sinks.items():
+                self._call(name, sink, event)
+
+    def _call(self, name: str, sink: hooks.EventSink, event: Mapping[str, Any]) -> None:
+        try:
+            sink(self._job, event)
+        except Exception as error:  # noqa: BLE001 - code of a plugin: it must not disturb the job
+            if name not in self._failed:
+                self._failed.add(name)
+                _events_log.warning("event sink '%s' failed: %s: %s", name, type(error).__name__, error)

@@ -14,7 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import Distribution, EntryPoint
+from importlib.metadata import Distribution, EntryPoint, PackageMetadata
 from typing import Any
 
 import pluggy
@@ -26,7 +26,7 @@ from dlrl_core.plugin.hookspecs import KINDS, PROJECT, ImportPath
 
 GROUP = "dlrl"
 VARIABLE = "DLRL_PLUGINS"
-_ALWAYS = frozenset({"chaos", "doctor", "event_log", "local_ray", "pages", "redis", "why"})
+_ALWAYS = frozenset({"chaos", "doctor", "event_log", "local_ray", "pages", "redis", "sqlite", "state", "vllm", "why"})
 """Plugins of the distribution dlrl that belong to its command and its stores: DLRL_PLUGINS does not leave them out."""
 
 
@@ -54,10 +54,9 @@ class PluginRecord:
     """What is wrong, in full sentences. A loaded plugin has one if something that it registers can't be used."""
 
     @classmethod
-    def of(cls, entry_point: EntryPoint) -> PluginRecord:
-        """The record of an entry point that nothing is known against yet."""
-        dist = entry_point.dist
-        name, version = (dist.metadata["Name"], dist.version) if dist else (None, None)
+    def of(cls, entry_point: EntryPoint, metadata: PackageMetadata | None) -> PluginRecord:
+        """The record of an entry point that nothing is known against yet; `metadata` is of its distribution."""
+        name, version = (metadata["Name"], metadata["Version"]) if metadata else (None, None)
         return cls(name=entry_point.name, distribution=name, version=version, target=entry_point.value)
 
     @property
@@ -125,8 +124,9 @@ def installed_plugins() -> tuple[list[PluginRecord], list[PluginRecord]]:
         if not _has_group(dist):
             continue
         try:
-            plugins = [PluginRecord.of(entry) for entry in dist.entry_points.select(group=GROUP)]
-            name = normalised(dist.metadata["Name"])
+            metadata = dist.metadata  # parsed on each access
+            plugins = [PluginRecord.of(entry, metadata) for entry in dist.entry_points.select(group=GROUP)]
+            name = normalised(metadata["Name"])
         except Exception as error:  # noqa: BLE001 - the parsers raise whatever a malformed file leads them to
             unreadable.append(_unreadable(dist, error))
             continue

@@ -13,9 +13,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainSerializer,
     ValidationError,
@@ -28,22 +26,13 @@ from dlrl_core.errors import SchemaError, SpecError
 from dlrl_core.hints import did_you_mean
 from dlrl_core.roles import RoleType
 from dlrl_core.spec.config_value import ConfigValue, kind_of
+from dlrl_core.spec.frozen import Frozen
 from dlrl_core.spec.role_values import ClassRef, FailoverScope, VisibleDevices
+from dlrl_core.spec.state_size import StateSize
 
 SCHEMA = 3
 """Number of the JobSpec format; raised when a reader of the old one would misunderstand the new one."""
 DEVICE_TYPES = ("GPU", "NPU", "CPU")
-
-
-class Frozen(BaseModel):
-    """A frozen model that refuses unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
-
-    @classmethod
-    def keys(cls) -> list[str]:
-        """The keys that a user may write for it in a file."""
-        return list(cls.model_fields)
 
 
 # ---- types of values, with the rules that a value alone can break
@@ -185,6 +174,9 @@ class RoleOptions(PlacementRequest):
     )
     concurrency: Count = Field(
         32, description="how many calls of async def methods one workload runs side by side; more wait"
+    )
+    state_size: StateSize | None = Field(
+        None, description="bytes of each rank's committed state, for the plan; a framework computes them"
     )
 
 

@@ -18,7 +18,8 @@ from pydantic_core import ErrorDetails
 
 from dlrl_core.hints import did_you_mean
 from dlrl_core.spec.config_value import kind_of
-from dlrl_core.spec.job_spec import OLD_KEYS, Frozen, JobSpec, PartSpec, RoleSpec, renamed
+from dlrl_core.spec.frozen import Frozen
+from dlrl_core.spec.job_spec import OLD_KEYS, JobSpec, PartSpec, RoleSpec, renamed
 
 M = TypeVar("M", bound=Frozen)
 Words = dict[str, Any]

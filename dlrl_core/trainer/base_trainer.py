@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from dlrl_core.errors import DlrlError
 from dlrl_core.roles import RoleType
-from dlrl_core.trainer.commits import Commits
-from dlrl_core.trainer.progress import Progress
-from dlrl_core.trainer.role_group import RoleGroup
-from dlrl_core.trainer.workload_directory import WorkloadDirectory, WorkloadHandle
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
+
+    from dlrl_core.trainer.commits import Commits
+    from dlrl_core.trainer.progress import Progress
+    from dlrl_core.trainer.role_group import RoleGroup
+    from dlrl_core.trainer.workload_directory import WorkloadDirectory, WorkloadHandle
 
 
 class BaseTrainer(ABC):

@@ -11,7 +11,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,9 +136,13 @@ class Commits:
         found = [Commit.from_json(text) for text in self._own.held().commits.values()]
         return max([*found, *([self._known] if self._known else [])], key=lambda commit: commit.version, default=None)
 
-    def check_room(self) -> None:
-        """Before training: raise DlrlError if a node has no room for two versions of what its ranks hold."""
-        if self._counted is not None:
+    def check_room(self, expected: Mapping[str, int]) -> None:
+        """Before training: raise DlrlError if a node has no room for two versions of what its ranks hold.
+
+        They hold what they can show by now, or what is `expected` of the node, whichever is more: optimizers make most
+        of their state at the first step.
+        """
+        if self._counted is not None or not self._stateful:
             return
         sizes: list[tuple[int, dict[str, int]]] = self._on_all("state_size")
         needs: dict[str, int] = {}
@@ -149,7 +153,8 @@ class Commits:
         for (node, _, _), size in alike.items():
             needs[node] += size
         asked = list({one.node_id: one for one in self._stateful}.values())
-        refs = [one.ray_actor.keeper.remote("check_room", needs[one.node_id]) for one in asked]
+        sizes_of = {node: max(size, expected.get(node, 0)) for node, size in needs.items()}
+        refs = [one.ray_actor.keeper.remote("check_room", sizes_of[one.node_id]) for one in asked]
         problems = [one for one in self._directory.answers(refs, "check_room", asked) if one is not None]
         if problems:
             raise DlrlError(f"commits have no room: {problems[0]}")

@@ -56,6 +56,8 @@ class TrainerLaunch:
     role_classes: Mapping[RoleType, ClassRef]
     resources: Mapping[RoleType, dict[str, float]]
     state_keeper: str
+    state_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Of nodes, the expected bytes of one commit of their workloads."""
     durable_every: int = 10
     neighbours: bool = True
     failure_domain: str | None = None
@@ -147,7 +149,7 @@ class TrainerHost:
         while True:
             try:
                 commits.restore_last()
-                commits.check_room()
+                commits.check_room(self._launch.state_bytes)
                 self._progress.enter("fit")
                 result = trainer.fit()
                 commits.finish()

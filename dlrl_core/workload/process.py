@@ -175,10 +175,14 @@ def thread_stacks() -> str:
     )
 
 
-def end_children() -> None:
-    """Kill all processes that this one started, except Python's resource trackers.
+at_end: list[Callable[[], None]] = []
+"""Called when this process is to end, after the processes that it started; for what would be left of them."""
 
-    Those remove the shared memory that the others leave, and then end by themselves.
+
+def end_children() -> None:
+    """Kill all processes that this one started, except Python's resource trackers, and call `at_end`.
+
+    The trackers remove the shared memory that the others leave, and then end by themselves.
     """
     import psutil
 
@@ -188,6 +192,16 @@ def end_children() -> None:
                 child.kill()
         except psutil.NoSuchProcess:
             continue
+    call_at_end()
+
+
+def call_at_end() -> None:
+    """Make the calls of `at_end`; what one raises does not keep others from being made."""
+    for call in at_end:
+        try:
+            call()
+        except Exception:  # noqa: BLE001 - calls of adapters may raise anything, and this process ends
+            traceback.print_exc()
 
 
 def end_with_node() -> None:
@@ -209,6 +223,7 @@ def end_with_process(pid: int) -> None:
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:
+        call_at_end()
         os._exit(1)
     _exit_after(lambda: select.select([process], [], []))  # readable when the process has ended
 
@@ -216,6 +231,7 @@ def end_with_process(pid: int) -> None:
 def _exit_after(wait: Callable[[], Any]) -> None:
     def watch() -> None:
         wait()
+        call_at_end()
         os._exit(1)
 
     threading.Thread(target=watch, name="dlrl-orphan", daemon=True).start()

@@ -209,10 +209,6 @@ class StateKeeper(abc.ABC):
         Returns the processor time that this took.
         """
 
-    @abc.abstractmethod
-    def release(self, workload: str) -> None:
-        """Give up the copies of another workload that this process has pulled."""
-
 
 def keeper_class(path: str) -> type[StateKeeper]:
     """The keeper behind an import path, "module:class"."""

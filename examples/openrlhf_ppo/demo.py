@@ -61,7 +61,6 @@ def build(folder: Path) -> RLJob:
         RLJobBuilder()
         .framework("openrlhf")
         .config(["bash", str(HERE / "train_tiny.sh")])
-        .global_env({"TMPDIR": str(folder), "VLLM_RPC_BASE_PATH": str(folder)})  # vLLM leaves its sockets behind
         .allow_chaos()
         .build()
     )  # fmt: skip

@@ -1,15 +1,15 @@
 """Makes what a tiny PPO needs, on the spot: a policy, a reward model, their tokenizer, and prompts.
 
-    python make_tiny.py FOLDER
+    python make_tiny.py FOLDER [--size tiny]
 
-The models have a few hundred thousand weights, at random. Nothing is downloaded.
+The models have a few hundred thousand weights, at random, or about as many as the size says. Nothing is downloaded.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,21 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM,
 
 _PROMPTS = 64
 _LARGEST = 60
+_SHAPES = {
+    "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2},
+    "1m": {"hidden_size": 128, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 4},
+    "20m": {"hidden_size": 512, "intermediate_size": 1536, "num_hidden_layers": 6, "num_attention_heads": 8},
+    "75m": {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 6, "num_attention_heads": 16},
+    "100m": {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 8, "num_attention_heads": 16},
+}
 
 
-def make_tiny(folder: Path) -> None:
+def make_tiny(folder: Path, size: str = "tiny") -> None:
     """Write `policy`, `reward` and `prompts.jsonl` to the folder."""
     tokenizer = _tokenizer()
-    size = -(-len(tokenizer) // 64) * 64
-    _model(Qwen2ForCausalLM, folder / "policy", tokenizer, size, seed=0)
-    _model(Qwen2ForSequenceClassification, folder / "reward", tokenizer, size, seed=1, num_labels=1)
+    shape = {"vocab_size": -(-len(tokenizer) // 64) * 64, **_SHAPES[size]}
+    _model(Qwen2ForCausalLM, folder / "policy", tokenizer, shape, seed=0)
+    _model(Qwen2ForSequenceClassification, folder / "reward", tokenizer, shape, seed=1, num_labels=1)
     chance = random.Random(0)
     with (folder / "prompts.jsonl").open("w") as file:
         for _ in range(_PROMPTS):
@@ -49,15 +56,11 @@ def _tokenizer() -> PreTrainedTokenizerFast:
     return made
 
 
-def _model(kind: Any, folder: Path, tokenizer: Any, vocab_size: int, *, seed: int, **more: Any) -> None:
+def _model(kind: Any, folder: Path, tokenizer: Any, shape: dict[str, int], *, seed: int, **more: Any) -> None:
     torch.manual_seed(seed)
     config = Qwen2Config(
-        vocab_size=vocab_size,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
+        **shape,
+        num_key_value_heads=shape["num_attention_heads"] // 2,
         max_position_embeddings=512,
         tie_word_embeddings=False,
         pad_token_id=tokenizer.pad_token_id,
@@ -71,4 +74,8 @@ def _model(kind: Any, folder: Path, tokenizer: Any, vocab_size: int, *, seed: in
 
 
 if __name__ == "__main__":
-    make_tiny(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--size", choices=list(_SHAPES), default="tiny")
+    said = parser.parse_args()
+    make_tiny(said.folder, said.size)

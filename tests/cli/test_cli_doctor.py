@@ -130,7 +130,7 @@ def test_a_store_that_is_away_is_a_problem_and_no_end_of_the_examination(shell):
     ran = shell.run("doctor", "--json", env={"DLRL_STORE": "redis://127.0.0.1:1/0"})
 
     assert ran.code == 1
-    assert "this could not be checked: " in checks(ran)["home", "problem"]
+    assert "this could not be checked: " in checks(ran)["store", "problem"]
     assert ("leftovers", "ok") in checks(ran)
 
 

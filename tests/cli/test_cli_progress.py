@@ -32,7 +32,7 @@ def looks(tmp_path):
                 step=step, total_steps=None if step is None else 60, metrics={"reward": 0.91234, "kl": float("nan")},
                 phase_seconds=seconds if step else {},
             )  # fmt: skip
-        return JobStatus.from_snapshot(context.snapshot())
+        return JobStatus(view=context.snapshot())
 
     yield look
     store.close()

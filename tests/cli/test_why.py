@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from job_story import SIGKILLED, JobStory
 
-from dlrl_core.cli import wording
 from dlrl_core.cli.output import plain
 from dlrl_core.context import JobRecord, Loss, Reason
 from dlrl_core.failover import WorkloadGone
 from dlrl_core.workload.fault import FaultKind
 from dlrl_why.explain import Evidence
 from dlrl_why.outcome import Outcome
+from dlrl_why.wording import processes
 
 DIED = f"workload 'actor-1' died during 'update' at step 3: {SIGKILLED}"
 
@@ -471,4 +471,4 @@ def test_the_answer_is_plain_json(running):
 def test_many_processes_of_a_role_are_told_by_their_number():
     names = [*(f"actor-{rank}" for rank in range(128)), "rollout-0", "rollout-1", "trainer"]
 
-    assert wording.processes(names) == "128 of actor, rollout-0, rollout-1, trainer"
+    assert processes(names) == "128 of actor, rollout-0, rollout-1, trainer"

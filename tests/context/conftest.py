@@ -10,8 +10,9 @@ import pytest
 from checks import short_temp_folder
 from redis_server import RedisServer
 
-from dlrl_core.context import OutageLimits, SqliteStore, Store, open_store
+from dlrl_core.context import OutageLimits, Store, open_store
 from dlrl_core.context.store import sqlite_url
+from dlrl_sqlite.store import SqliteStore
 
 KINDS = ["sqlite", "redis"]
 

@@ -13,15 +13,7 @@ from typing import Any
 import pytest
 from context_samples import job_record, stored_text, survives_pickle, workload_record
 
-from dlrl_core.context import (
-    JobContext,
-    JobState,
-    ProgressRecord,
-    SqliteStore,
-    Store,
-    TrainerState,
-    WorkloadState,
-)
+from dlrl_core.context import JobContext, JobState, ProgressRecord, Store, TrainerState, WorkloadState
 from dlrl_core.context.records import SCHEMA
 from dlrl_core.errors import (
     ContextError,
@@ -33,6 +25,7 @@ from dlrl_core.errors import (
     StoreError,
 )
 from dlrl_core.roles import RoleType
+from dlrl_sqlite.store import SqliteStore
 
 
 @pytest.fixture

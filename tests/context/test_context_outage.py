@@ -18,9 +18,10 @@ from context_samples import job_record, run_python, survives_pickle, workload_re
 from redis_front_stand_in import RedisFrontStandIn
 from redis_server import RedisServer
 
-from dlrl_core.context import JobContext, JobState, OutageLimits, SqliteStore, Store, open_store
+from dlrl_core.context import JobContext, JobState, OutageLimits, Store, open_store
 from dlrl_core.context.store import sqlite_url
 from dlrl_core.errors import ContextError, SchemaError, StoreConflictError, StoreError, StoreUnavailableError
+from dlrl_sqlite.store import SqliteStore
 
 # A machine that is slow for a moment is no outage: only an error of the store begins one.
 QUICK = OutageLimits(patience_s=30, first_pause_s=0.02, longest_pause_s=0.05)
@@ -524,7 +525,8 @@ def test_full_disk_is_an_outage(store_path: Path) -> None:
         """
         import resource, signal, sys, time
         from pathlib import Path
-        from dlrl_core.context import JobContext, JobRecord, OutageLimits, SqliteStore
+        from dlrl_core.context import JobContext, JobRecord, OutageLimits
+        from dlrl_sqlite.store import SqliteStore
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         with SqliteStore(Path(sys.argv[1])) as store:
             record = JobRecord(name="a", spec_json="{}", store_url="unused")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from context_samples import run_python, survives_pickle
 
-from dlrl_core.context import SqliteStore
 from dlrl_core.errors import SchemaError, StoreError, StoreUnavailableError
+from dlrl_sqlite.store import SqliteStore
 
 SIDE_FILES = ("", "-wal", "-shm")
 
@@ -262,7 +262,7 @@ def test_full_disk_refuses_the_commit_and_keeps_the_last_one(store_path: Path) -
         """
         import resource, signal, sys
         from pathlib import Path
-        from dlrl_core.context import SqliteStore
+        from dlrl_sqlite.store import SqliteStore
         from dlrl_core.errors import StoreError
         store = SqliteStore(Path(sys.argv[1]))
         version = store.commit("a", expected_version=0, puts={"k": "kept"})

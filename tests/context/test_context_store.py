@@ -12,9 +12,10 @@ from context_samples import survives_pickle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrl_core.context import SqliteStore, Store, default_store_url, open_store
+from dlrl_core.context import Store, default_store_url, open_store
 from dlrl_core.context.store import sqlite_url
 from dlrl_core.errors import PluginError, StoreError
+from dlrl_sqlite.store import SqliteStore
 
 
 def commit(store: Store, job: str = "a", *, at: int, **rest: Any) -> int:
@@ -199,7 +200,7 @@ def test_url_with_an_absolute_path_opens_that_file(tmp_path: Path) -> None:
         ("sqlite:///x.db?mode=ro", "absolute path"),
         ("/var/lib/context.db", "has no scheme"),
         ("", "has no scheme"),
-        ("nosuch://user:hunter2@host", "registered: redis, rediss, unix; built in: sqlite"),
+        ("nosuch://user:hunter2@host", "registered: redis, rediss, sqlite, unix"),
     ],
 )
 def test_url_that_nothing_opens_is_explained_without_its_password(url: str, words: str) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dlrl_core.context import JobContext, JobRecord, JobState, SqliteStore
+from dlrl_core.context import JobContext, JobRecord, JobState
 from dlrl_core.master.launch import MasterLaunch, MasterLimits
 from dlrl_core.master.plan_and_reservation import workload_records
 from dlrl_core.plan import ClusterView, ExecutionPlan, NodeView, make_plan
 from dlrl_core.roles import RoleType
 from dlrl_core.spec import ClassRef, JobSpec, RoleSpec
+from dlrl_sqlite.store import SqliteStore
 
 CLASS = ClassRef(module="m", class_name="C")
 

@@ -14,6 +14,7 @@ from dlrl_core.failover import WorkloadGone
 from dlrl_core.master import beginning_and_end as ending_module
 from dlrl_core.master.beginning_and_end import tear_down, written_ending
 from dlrl_core.master.control_loop import ControlLoop
+from dlrl_state.keeper import NodeMemoryKeeper
 
 RESULT = pickle.dumps({"reward": 0.5})
 
@@ -93,13 +94,13 @@ async def ended_in_order(launch, context, monkeypatch, *, ending: JobEnding) -> 
         written = context.record.ending
         done.append(f"end all, ending {written and written.state}, state {context.record.state}")
 
-    def rmtree(_folder, ignore_errors: bool) -> None:
+    def forget_durable(_durable) -> None:
         done.append(f"remove, state {context.record.state}")
 
     monkeypatch.setattr(ending_module.workload_launcher, "processes_of", lambda _job: {})
     monkeypatch.setattr(ending_module, "end_all", end_all)
-    monkeypatch.setattr(ending_module.shutil, "rmtree", rmtree)
-    monkeypatch.setattr(ending_module, "forget_run", lambda _run_id: None)
+    monkeypatch.setattr(NodeMemoryKeeper, "forget_durable", forget_durable)
+    monkeypatch.setattr(NodeMemoryKeeper, "forget_run", lambda _run_id: None)
     await tear_down(launch, context, ending)
     return done
 
@@ -126,6 +127,6 @@ def test_a_driver_is_told_that_a_result_is_lost(context):
 
     handle = JobHandle.__new__(JobHandle)
     handle.name, handle._ending = "small", JobEnding(state="finished", why=None)
-    handle._last = JobStatus.from_snapshot(context.snapshot())
+    handle._last = JobStatus(view=context.snapshot())
     with pytest.raises(JobError, match="job 'small' finished, but what its trainer returned is lost"):
         handle.wait()

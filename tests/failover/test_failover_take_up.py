@@ -7,10 +7,11 @@ import asyncio
 import pytest
 from master_parts import Call, launch_of, nodes, plan_on, small_job
 
-from dlrl_core.context import JobContext, SqliteStore
+from dlrl_core.context import JobContext
 from dlrl_core.errors import StoreError, StoreUnavailableError
 from dlrl_core.master import beginning_and_end as load_module
 from dlrl_core.master.beginning_and_end import load_or_create, until_loaded
+from dlrl_sqlite.store import SqliteStore
 
 
 class TrainerStandIn:

@@ -4,6 +4,9 @@
 
 - `whole`: train, capture to FOLDER, train on undisturbed; then go back in this process, and train on again;
 - `resumed`: a new process, another seed: go back to what is in FOLDER, and train on.
+
+If FOLDER has a `model` with a config of transformers, `whole` also trains that one for a step, with the same layout, and
+tells how many bytes its commit has.
 """
 
 from __future__ import annotations
@@ -50,7 +53,10 @@ def main(case: str, folder: Path, part: str) -> None:
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(dist_backend="gloo")
     rank = Rank(case, seed=1 if part == "whole" else 99)
-    print(json.dumps(rank.whole(folder) if part == "whole" else rank.resumed(folder)))
+    seen = rank.whole(folder) if part == "whole" else rank.resumed(folder)
+    if part == "whole" and (folder / "model").exists():
+        seen["sizes"] = sizes_of_a_model(case, folder / "model")
+    print(json.dumps(seen))
 
 
 class Rank:
@@ -151,6 +157,32 @@ class Rank:
         return _digest(_content(one) for one in (*own, *masters, *filter(torch.is_tensor, states), *numbers))
 
 
+def sizes_of_a_model(case: str, model: Path) -> dict[str, int]:
+    """Bytes that a commit has of an actor of OpenRLHF: this rank's own, and those that all ranks have alike."""
+    from openrlhf.utils.deepspeed.deepspeed_utils import get_optimizer_grouped_parameters
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config, is_muon = AutoConfig.from_pretrained(model), case.startswith("muon")
+    module = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    if "lora" in case:
+        from peft import LoraConfig, get_peft_model
+
+        module = get_peft_model(module, LoraConfig(task_type="CAUSAL_LM", r=64, target_modules="all-linear"))
+    average = None
+    if "ema" in case:
+        whole = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+        average = SimpleNamespace(model=_engine(whole, get_eval_ds_config(False, stage=3 if case[-1] == "3" else 0)))
+    trained = [one for one in module.parameters() if one.requires_grad]
+    groups = trained if is_muon else get_optimizer_grouped_parameters(module, 0.01)
+    told = _train_config(int(case[-1]), MUON if is_muon else ADAM, gradients=None)
+    engine = _engine(module, told, parameters=groups)
+    engine.backward(engine(torch.arange(8).reshape(1, 8)).logits.float().square().mean())
+    engine.step()
+    captured = deepspeed_state.capture(engine, ema=average)
+    alike = sum(captured.buffers[name].size for name in captured.alike)
+    return {"own": captured.size - alike, "alike": alike}
+
+
 def _train_config(stage: int, optimizer: dict[str, Any], *, gradients: str | None) -> dict[str, Any]:
     """OpenRLHF's own; the universal format is what its checkpoints would be in, not commits."""
     config = get_train_ds_config(
@@ -168,7 +200,7 @@ def _train_config(stage: int, optimizer: dict[str, Any], *, gradients: str | Non
     return {**config, "zero_allow_untested_optimizer": True}
 
 
-def _engine(module: torch.nn.Module, config: dict[str, Any], optimizer: Any = None) -> Any:
+def _engine(module: torch.nn.Module, config: dict[str, Any], optimizer: Any = None, parameters: Any = None) -> Any:
     world = torch.distributed.get_world_size()
     zero = {key: value for key, value in config["zero_optimization"].items() if value != "auto"}
     batch = {"train_micro_batch_size_per_gpu": 2, "train_batch_size": 2 * world, "zero_optimization": zero}
@@ -176,7 +208,7 @@ def _engine(module: torch.nn.Module, config: dict[str, Any], optimizer: Any = No
     slower = (lambda made: torch.optim.lr_scheduler.LambdaLR(made, lambda step: 1 / (1 + step))) if is_trained else None
     told = {"optimizer": optimizer} if optimizer is not None else {"lr_scheduler": slower}
     config = {name: value for name, value in config.items() if optimizer is None or name != "optimizer"}
-    return deepspeed.initialize(model=module, config={**config, **batch}, **told)[0]
+    return deepspeed.initialize(model=module, model_parameters=parameters, config={**config, **batch}, **told)[0]
 
 
 def _seed(seed: int) -> None:

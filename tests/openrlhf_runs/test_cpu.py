@@ -8,6 +8,7 @@ import subprocess
 import sys
 import traceback
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -57,15 +58,36 @@ def room_for_weights_on_the_cpu() -> None:
     assert 'device="cuda"' in inspect.getsource(WorkerWrap.update_weight)
 
 
+def zero_3_without_gathers_at_once() -> None:
+    from deepspeed.runtime.zero.partition_parameters import Init
+
+    assert "launch_handles[-1].wait()" in inspect.getsource(Init._allgather_params_coalesced)
+    assert _threshold() == "auto"
+
+
+def _threshold() -> object:
+    """Up to which size DeepSpeed gathers parameters at once after a step, as OpenRLHF tells it."""
+    from openrlhf.utils.deepspeed.deepspeed import DeepspeedStrategy
+
+    args = SimpleNamespace(ds=SimpleNamespace(param_dtype="bf16"), train=SimpleNamespace())
+    config = DeepspeedStrategy(zero_stage=3, args=args).get_ds_train_config()
+    return config["zero_optimization"]["stage3_param_persistence_threshold"]
+
+
 AS_IT_IS = (answers_in_the_place_of_torch_cuda, a_stub_of_flash_attn, weights_that_vllm_keeps, no_sleep)
-WHEN_IMPORTED = (weights_over_gloo, no_compiler_for_deepspeed, room_for_weights_on_the_cpu)
+WHEN_IMPORTED = (
+    weights_over_gloo,
+    no_compiler_for_deepspeed,
+    room_for_weights_on_the_cpu,
+    zero_3_without_gathers_at_once,
+)
 """What is seen once OpenRLHF can be imported at all."""
 
 
 def main() -> None:
     """Run as a program: what is no longer needed, by name. All in one process: to import OpenRLHF takes long."""
     failed = {}
-    for part in (*AS_IT_IS, _let_openrlhf_be_imported, *WHEN_IMPORTED):
+    for part in (*AS_IT_IS, _let_openrlhf_be_imported, *WHEN_IMPORTED, _zero_3_is_prepared):
         try:
             part()
         except BaseException:
@@ -78,6 +100,13 @@ def _let_openrlhf_be_imported() -> None:
 
     cpu._calls_of_cuda()
     cpu._flash_attention()
+
+
+def _zero_3_is_prepared() -> None:
+    from dlrl_openrlhf import cpu
+
+    cpu.prepare()
+    assert _threshold() == 0
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +127,7 @@ def failed() -> dict[str, str]:
 @pytest.mark.parametrize("part", [*AS_IT_IS, *WHEN_IMPORTED], ids=lambda part: part.__name__)
 def test_it_is_needed(part, failed):
     assert part.__name__ not in failed, failed[part.__name__]
+
+
+def test_with_zero_3_no_parameters_are_gathered_at_once(failed):
+    assert _zero_3_is_prepared.__name__ not in failed, failed[_zero_3_is_prepared.__name__]

@@ -151,7 +151,7 @@ def test_discovery_and_our_plugins_import_nothing_heavy(run_python):
         from dlrl_core.plugin.loading import load_plugin
 
         plugin_host()
-        names = ("chaos", "doctor", "event_log", "openrlhf", "pages", "redis", "verl")
+        names = ("chaos", "doctor", "event_log", "openrlhf", "pages", "redis", "verl", "vllm")
         ours = [PluginRecord(name=name, distribution="dlrl", version="1", target=f"dlrl_{name}.plugin") for name in names]
         host = PluginHost(load_plugin(record) for record in ours)
         assert sorted(host.frameworks()) == ["openrlhf", "verl"], host.problems()

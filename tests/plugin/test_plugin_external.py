@@ -203,6 +203,24 @@ def test_its_plan_format_is_one_of_every_plan(run_python, acme_site):
     assert out.splitlines() == ["actor-0,node-0", "rollout-0,node-0", "rollout-1,node-0"]
 
 
+def test_its_adviser_is_heard_where_a_job_does_not_fit_and_its_failure_hides_nothing(run_python, acme_site):
+    out = run_python(
+        """
+        from dlrl_core import RLJobBuilder
+        from dlrl_core.errors import PlanError
+        from dlrl_core.plan import ClusterView
+        job = RLJobBuilder().framework("acme").config(["roles.rollout=2"]).build(import_classes=False)
+        try:
+            job.plan(ClusterView.described(node_num=1, resources={"CPU": 1}))
+        except PlanError as error:
+            print(error)
+        """,
+        acme_site,
+    )
+
+    assert "; it would fit with 1 rented nodes, or with " in out
+
+
 def test_its_detector_and_its_event_sink_are_there_for_the_master(run_python, acme_site):
     out = run_python(
         SETUP

@@ -104,7 +104,7 @@ def test_durable_storage_that_fails_is_told_and_heals(ray_2_nodes_8_gpus, tmp_pa
     handle.wait(timeout=60)
     told = [event.message for event in record_of("heals").journal() if event.kind == "commits"]
     assert str(place) in told[0]
-    assert told[-1] == "copies to durable storage are made again"
+    assert told[-1] == "durable copies are made again"
 
 
 def test_a_damaged_version_is_skipped_for_the_one_before(ray_2_nodes_8_gpus, tmp_path):
@@ -116,8 +116,8 @@ def test_a_damaged_version_is_skipped_for_the_one_before(ray_2_nodes_8_gpus, tmp
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     [run] = [one for one in run_folders(handle.status().view["run_id"]) if one.exists()]
-    versions = [one for one in (run / "actor-1").iterdir() if (one / "dlrl_commit.json").exists()]
-    newest = max(versions, key=lambda one: int(one.name.partition("-")[0]))
+    held = [{one.parent.name for one in (run / name).glob("*/dlrl_commit.json")} for name in ("actor-0", "actor-1")]
+    newest = run / "actor-1" / max(held[0] & held[1], key=lambda name: int(name.partition("-")[0]))
     with (newest / "dlrl_state.bytes").open("r+b") as file:
         file.write(b"damage")
     for pid in pids:
@@ -139,3 +139,11 @@ def test_within_a_budget_steps_are_left_out_and_the_pace_is_told(ray_2_nodes_8_g
     report = result.status.view["progress"]["commits"]
     assert result.status.view["progress"]["committed_step"] <= 3, "until the cost of the first one is known"
     assert "the budget is 0.01%" in report["pace"]
+
+
+def test_a_node_without_room_for_commits_is_named_before_training_starts(ray_2_nodes_8_gpus, tmp_path):
+    job = builder(tmp_path).state_size(10**15).commits(every=1).build()
+    with pytest.raises(JobFailedError, match="commits have no room: .* two versions of this state need") as caught:
+        job.submit("no-room")
+    assert "DLRL_MEMORY" in str(caught.value)
+    assert record_of("no-room").record.progress.commit_json is None

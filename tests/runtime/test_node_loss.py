@@ -5,47 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from checks import connected, disconnect, wait_until
-from soak import exactness
+from checks import assert_nothing_left, disconnect, wait_until
+from soak import exactness, node_deaths
+from soak.node_deaths import NodesWithOwnMemory, nodes_with_own_memory
 
 from dlrl_chaos.chaos import Chaos
 from dlrl_core.context import JobContext, default_store_url, open_store
 from dlrl_core.plan import ClusterView
-from dlrl_local_ray.local_cluster import LocalCluster
 
-QUICK_TO_NOTICE = {
-    "RAY_health_check_initial_delay_ms": "500",
-    "RAY_health_check_period_ms": "1000",
-    "RAY_health_check_timeout_ms": "2000",
-    "RAY_health_check_failure_threshold": "3",
-}
 NODE = ClusterView.described(node_num=1, resources={"CPU": 16, "GPU": 4})
 
 
 @pytest.fixture(scope="module")
-def local() -> Iterator[LocalCluster]:
-    """A cluster on which a node that dies is noticed within seconds."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in QUICK_TO_NOTICE.items():
-            patch.setenv(name, value)
-        cluster = LocalCluster()
-    try:
-        yield cluster
-    finally:
-        disconnect()
-        cluster.stop()
+def local() -> Iterator[NodesWithOwnMemory]:
+    """A cluster on which a node that dies is noticed within seconds, and takes its memory with it."""
+    disconnect()
+    with nodes_with_own_memory() as nodes:
+        yield nodes
 
 
 @pytest.fixture
-def ray_3_nodes_12_gpus(local: LocalCluster) -> Iterator[LocalCluster]:
-    """Three living nodes with 4 logical GPUs each, of which one may go."""
-    import ray
-
-    with connected(local.add_nodes(NODE)):
-        missing = 3 - sum(node["Alive"] for node in ray.nodes())
-        if missing > 0:
-            local.add_nodes(ClusterView.described(node_num=missing, resources={"CPU": 16, "GPU": 4}))
-        yield local
+def ray_3_nodes_12_gpus(local: NodesWithOwnMemory) -> Iterator[NodesWithOwnMemory]:
+    """Three living nodes with 4 logical GPUs each besides the head, of which one may go."""
+    local.fill_up(3)
+    yield local
+    assert_nothing_left()
 
 
 def context_of(name: str) -> JobContext:
@@ -59,11 +43,7 @@ def started(**more):
 
 
 def victim_of(handle) -> dict:
-    """A workload on a node that is not the head, where the driver and the Master are."""
-    import ray
-
-    here = ray.get_runtime_context().get_node_id()
-    return next(one for one in handle.status().workloads if one["node_id"] != here)
+    return handle.status().workloads[0]
 
 
 def applied(value) -> list[list[int]]:
@@ -105,7 +85,13 @@ def test_without_a_spare_the_job_waits_in_sight_until_a_node_comes(ray_3_nodes_1
     Chaos("exact").inject(victim["name"], "node")
     status = wait_until(lambda: (now := handle.status()).waiting_for and now, "the job says that it waits", 90)
     assert "is lost, and no other node has" in status.waiting_for
-    ray_3_nodes_12_gpus.add_nodes(NODE)
+    ray_3_nodes_12_gpus.cluster.add_nodes(NODE)
     value = handle.wait(timeout=150).value
     remove_placement_group(other)
     assert applied(value) == [list(range(30))] * 3
+
+
+def test_without_durable_storage_no_commit_is_lost_with_the_memory_of_a_node(ray_3_nodes_12_gpus, tmp_path):
+    """A node is killed at a random moment; its commits are fetched from the memory of its neighbour."""
+    run = node_deaths.run_with_node_deaths(ray_3_nodes_12_gpus, tmp_path, seed=1)
+    assert run.killed and node_deaths.check(run) == []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ class Run:
     master_restarts: int
 
 
-def job(*, spare_nodes: int = 0, **config: Any) -> RLJob:
+def job(*, spare_nodes: int = 0, commits: Mapping[str, Any] | None = None, **config: Any) -> RLJob:
     """Five roles: two with state and collectives, three that answer questions."""
     return (
         RLJobBuilder()
@@ -54,7 +54,7 @@ def job(*, spare_nodes: int = 0, **config: Any) -> RLJob:
         .reference(HERE, "Pure").failover("workload")
         .reward(HERE, "Pure").failover("workload")
         .restart_budget(workload=100, role=100, job=100, node=1000, backoff_s=0.0)
-        .commits(every=1)
+        .commits(**(commits or {"every": 1}))
         .allow_chaos()
         .build()
     )  # fmt: skip

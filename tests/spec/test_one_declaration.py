@@ -29,6 +29,13 @@ VALUES = {
     "failover": "workload",
     "hang_limit": 60.0,
     "concurrency": 8,
+    "state_size": {
+        "parts": [
+            {"size": 10**9, "first_rank": 0, "ranks": 1, "contents": None},
+            {"size": 5, "first_rank": 1, "ranks": None, "contents": 1},
+        ],
+        "derivation": "as told",
+    },
 }
 """A value of each role option that is not its default."""
 

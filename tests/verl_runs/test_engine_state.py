@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import Any
 import pytest
 import state_ranks
 import torch
+from model_configs import SCALED_DOWN, planned_bytes
 from state_ranks import ACTOR, Layout, Taken
 
+from dlrl_core import RLJobBuilder, RoleType
 from dlrl_core.errors import DlrlError
 from dlrl_verl import engine_state
 
@@ -32,10 +35,14 @@ TENSOR_PARALLEL = Layout(engine="megatron", ranks=2, overrides=(f"{MEGATRON}.ten
 DATA_PARALLEL = Layout(engine="megatron", ranks=2, data_parallel=2, overrides=MEGATRON_OFFLOADED)
 HYBRID_SHARDED = Layout(engine="fsdp", ranks=2, data_parallel=2, overrides=(f"{ACTOR}.fsdp_config.fsdp_size=1",))
 REPLICATED = Layout(engine="megatron", ranks=2, data_parallel=2, overrides=FULL_OPTIMIZER, can_export=False)
+ADAPTER = Layout(
+    engine="fsdp", ranks=2, data_parallel=2, overrides=("actor_rollout_ref.model.lora_rank=32",), can_export=False
+)
 DAILY = [SHARDED, TENSOR_PARALLEL, DATA_PARALLEL]
 OTHERS = [
     HYBRID_SHARDED,
     REPLICATED,
+    ADAPTER,
     Layout(engine="megatron", is_hybrid=True, overrides=HYBRID),
     Layout(engine="megatron", is_hybrid=True, overrides=(*HYBRID, *MEGATRON_OFFLOADED)),
     Layout(engine="fsdp"),
@@ -63,8 +70,23 @@ def in_ranks() -> Iterator[Callable[..., list[Any]]]:
 
 
 @pytest.fixture(scope="module")
+def assets(tiny_assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose commits have some megabytes, and the tokenizer of the tiny one."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    folder = tmp_path_factory.mktemp("assets")
+    shutil.copytree(tiny_assets / "model", folder / "model")
+    sizes = {name: size for name, size in SCALED_DOWN.items() if type(size) is int}
+    kinds = ["full_attention"] * int(sizes["num_hidden_layers"])
+    config = Qwen2Config.from_pretrained(folder / "model", layer_types=kinds, **sizes)
+    torch.manual_seed(0)
+    Qwen2ForCausalLM(config).save_pretrained(folder / "model")
+    return folder
+
+
+@pytest.fixture(scope="module")
 def committed(
-    in_ranks: Callable[..., list[Any]], tiny_assets: Path, tmp_path_factory: pytest.TempPathFactory
+    in_ranks: Callable[..., list[Any]], assets: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[Layout], list[Taken]]:
     """What the ranks of a layout had at a commit and did after it."""
     taken: dict[Layout, list[Taken]] = {}
@@ -72,7 +94,7 @@ def committed(
     def of(layout: Layout) -> list[Taken]:
         if layout not in taken:
             out = tmp_path_factory.mktemp("checkpoint")
-            taken[layout] = in_ranks(layout, state_ranks.commit_and_go_on, tiny_assets, out)
+            taken[layout] = in_ranks(layout, state_ranks.commit_and_go_on, assets, out)
         return taken[layout]
 
     return of
@@ -87,10 +109,10 @@ def test_training_goes_on_in_the_same_process_as_if_nothing_had_happened(layout,
 
 
 @layouts(DAILY, OTHERS)
-def test_training_goes_on_in_new_processes_as_if_nothing_had_happened(layout, committed, in_ranks, tiny_assets):
+def test_training_goes_on_in_new_processes_as_if_nothing_had_happened(layout, committed, in_ranks, assets):
     taken = committed(layout)
 
-    resumed = in_ranks(layout, state_ranks.go_on_from, tiny_assets, taken)
+    resumed = in_ranks(layout, state_ranks.go_on_from, assets, taken)
 
     for one, (at_restore, after) in zip(taken, resumed, strict=True):
         assert at_restore == one.at_commit
@@ -103,6 +125,32 @@ def test_state_is_captured_where_it_lies_and_calls_that_read_it_leave_it_so(layo
         assert one.is_by_reference
         assert one.moves == []
         assert one.while_read == {state_ranks.digest(one.buffers)}
+
+
+def planned_words(layout: Layout, assets: Path) -> list[str]:
+    """A command of verl with this layout."""
+    return [
+        f"--config-name={'ppo_trainer' if layout.engine == 'fsdp' else 'ppo_megatron_trainer'}",
+        f"actor_rollout_ref.model.path={assets}/model",
+        f"trainer.n_gpus_per_node={layout.ranks}",
+        "algorithm.adv_estimator=grpo",
+        "actor_rollout_ref.rollout.name=vllm",
+        "actor_rollout_ref.rollout.tensor_model_parallel_size=1",
+        f"{ACTOR}.use_dynamic_bsz=True",
+        *layout.overrides,
+    ]
+
+
+@layouts(DAILY, OTHERS)
+def test_a_commit_has_as_many_bytes_as_the_plan_says(layout, committed, assets):
+    spec = RLJobBuilder().framework("verl").config(planned_words(layout, assets)).build().spec
+    of_ranks, of_node = planned_bytes(spec, RoleType.ACTOR)
+
+    taken = committed(layout)
+    kept = {one.alike[name]: len(one.buffers[name]) for one in taken for name in one.alike}
+    own = [len(one.buffers[name]) for one in taken for name in one.buffers if name not in one.alike]
+    assert [sum(map(len, one.buffers.values())) for one in taken] == pytest.approx(of_ranks, rel=0.05)
+    assert sum(own) + sum(kept.values()) == pytest.approx(of_node, rel=0.05)
 
 
 @layouts([DATA_PARALLEL], [HYBRID_SHARDED, REPLICATED])

@@ -11,6 +11,8 @@ import pytest
 from framework_run import Watched, survive
 from verl_job import FSDP, MEGATRON, overrides, start
 
+from dlrl_verl.weight_receiver import SenderSign
+
 pytestmark = pytest.mark.long
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "verl_ppo"
@@ -66,13 +68,13 @@ def test_the_policy_dies_while_it_sends_weights(ray_4_gpus, tiny_assets, tmp_pat
 
 
 def kill_while_sending(job: Watched, who: str) -> None:
-    """SIGKILL it when the socket is there through which it sends weights."""
+    """SIGKILL it while it sends weights."""
     view = job.handle.status().view
     pid = next(one["pid"] for one in view["workloads"] if one["name"] == who)
     rank = who.removeprefix("actor-")
-    sending = Path(f"/tmp/rl-colocate-zmq-{view['run_id']}-replica-{rank}-rank-0.sock")
+    sign = SenderSign(f"ipc://@rl-colocate-zmq-{view['run_id']}-replica-{rank}-rank-0.sock")
     deadline = time.monotonic() + 120
-    while not sending.exists():
+    while not sign.is_shown():
         assert time.monotonic() < deadline, f"{who} sent no weights"
         time.sleep(0.0005)
     os.kill(pid, signal.SIGKILL)

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from dlrl_vllm.owned_files import sweep
+
 pytestmark = pytest.mark.shared_cluster  # beside a job, what that one sends would be seen here
 
 SOON_S = 10.0
@@ -26,10 +28,11 @@ TENSOR_BYTES = 1 << 19  # of a bucket of 1 MB
 
 @pytest.fixture
 def handle(tmp_path: Path) -> Iterator[str]:
+    """Where weights are sent. Memory of senders that were killed is known as theirs, and is removed as such."""
     before = memory()
     yield f"ipc://{tmp_path}/s.sock"
-    for left in memory() - before:  # by those who were killed
-        left.unlink()
+    sweep()
+    assert memory() <= before
 
 
 def memory() -> set[Path]:
@@ -41,7 +44,7 @@ def memory() -> set[Path]:
 def test_an_engine_does_not_wait_for_a_policy_that_was_killed(imported_process, handle, sent):
     told = imported_process(received_from_one_who_is_killed, handle, sent)
 
-    assert told["error"] == "SenderGoneError: whoever sent weights to this engine is gone"
+    assert told["error"] == "SenderGoneError: the process that sent weights to this engine is gone"
     assert KILLED_S - 0.5 < told["seconds"] < KILLED_S + SOON_S
     assert told["names"] == [f"weight-{number}" for number in range(max(0, (sent - 1) // 2 * 2))]
 
@@ -49,7 +52,7 @@ def test_an_engine_does_not_wait_for_a_policy_that_was_killed(imported_process, 
 def test_an_engine_does_not_wait_for_a_policy_that_was_killed_before_it_had_a_socket(imported_process, handle):
     told = imported_process(received_from_nobody, handle)
 
-    assert told["error"] == "SenderGoneError: whoever sent weights to this engine is gone"
+    assert told["error"] == "SenderGoneError: the process that sent weights to this engine is gone"
     assert KILLED_S - 0.5 < told["seconds"] < KILLED_S + SOON_S
 
 
@@ -202,7 +205,7 @@ def _send(handle: str, count: int, pause_s: float) -> None:
     from dlrl_verl import weight_receiver
 
     weight_receiver.cpu.prepare()
-    from verl.workers.rollout.vllm_rollout import bucketed_weight_transfer as transfer
+    from dlrl_verl.weight_sync import WatchedSender
 
     def weights() -> Iterator[tuple[str, Any]]:
         for number in range(count):
@@ -211,7 +214,7 @@ def _send(handle: str, count: int, pause_s: float) -> None:
         if not pause_s:
             time.sleep(600)
 
-    sender = transfer.BucketedWeightSender(handle, bucket_size_mb=1, use_shm=True)
+    sender = WatchedSender(lambda: None, zmq_handle=handle, bucket_size_mb=1, use_shm=True)
     with weight_receiver.SenderSign(handle).shown():
         asyncio.run(sender.async_send_weights(weights()))
 

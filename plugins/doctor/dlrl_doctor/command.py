@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 def doctor(
     address: Address = None,
-    clean: Annotated[bool, typer.Option("--clean", help="Remove what killed runs left: local Rays, state.")] = False,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Remove what killed runs left: local Rays, state, files of engines.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check this machine, and the cluster if one is named, and say what to do.

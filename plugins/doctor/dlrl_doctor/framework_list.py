@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dlrl_core.cli.app import usable_commands
 from dlrl_core.cli.output import console, list_table, print_json, print_problems, quiet_plugins, state_style
 from dlrl_core.errors import FrameworkUnavailableError
 
@@ -15,6 +16,7 @@ def show_frameworks(*, as_json: bool) -> None:
     """Print all plugins with what became of them, and every problem on stderr."""
     with quiet_plugins() as host:
         host.import_all()
+        usable_commands(host)
     rows = [_plugin(record, host) for record in host.records]
     if as_json:
         print_json({"plugins": rows, "problems": host.problems()})

@@ -6,6 +6,7 @@ import importlib.metadata
 import platform
 from collections.abc import Iterator
 
+from dlrl_core.cli.app import usable_commands
 from dlrl_core.cli.output import quiet_plugins
 from dlrl_core.errors import FrameworkUnavailableError
 from dlrl_core.plugin import FrameworkAdapter
@@ -38,6 +39,7 @@ def check_plugins(_: DoctorRequest) -> Iterator[Verdict]:
     """Everything that can't be used of the installed plugins."""
     with quiet_plugins() as host:
         host.import_all()
+        usable_commands(host)
         problems = host.problems()
     for sentence in problems:
         yield problem("plugins", sentence, "see: dlrl frameworks")

@@ -9,16 +9,10 @@ from dlrl_core import hookimpl
 if TYPE_CHECKING:
     from dlrl_core.plugin.hookspecs import Command, DoctorCheck, ImportPath
 
-FIRST = {"versions": "dlrl_doctor.installed:check_versions", "plugins": "dlrl_doctor.installed:check_plugins"}
+FIRST = ("versions", "plugins")
 """Checks before those of frameworks and of other plugins, in this order."""
-LAST = {
-    "ray auth": "dlrl_doctor.ray_auth:check",
-    "machine": "dlrl_doctor.machine:check",
-    "home": "dlrl_doctor.home:check",
-    "leftovers": "dlrl_doctor.leftovers:check",
-    "cluster": "dlrl_doctor.clusters:check",
-}
-"""Checks after them."""
+LAST = ("ray auth", "machine", "home", "store", "leftovers", "memory", "cluster")
+"""Checks after them; 'home', 'memory' and 'cluster' come from other plugins of dlrl."""
 
 
 @hookimpl
@@ -28,4 +22,11 @@ def dlrl_commands() -> dict[str, Command | ImportPath]:
 
 @hookimpl
 def dlrl_doctor_checks() -> dict[str, DoctorCheck | ImportPath]:
-    return {**FIRST, **LAST}
+    return {
+        "versions": "dlrl_doctor.installed:check_versions",
+        "plugins": "dlrl_doctor.installed:check_plugins",
+        "ray auth": "dlrl_doctor.ray_auth:check",
+        "machine": "dlrl_doctor.machine:check",
+        "store": "dlrl_doctor.store:check",
+        "leftovers": "dlrl_doctor.leftovers:check",
+    }

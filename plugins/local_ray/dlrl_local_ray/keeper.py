@@ -87,13 +87,16 @@ def _wait_for_node(cluster: Any, node: Any) -> None:
                 raise RuntimeError(f"a node did not come up: its {' and its '.join(ended)} ended") from None
 
 
-def _node_args(*, resources: dict[str, float], labels: dict[str, str], is_head: bool) -> dict[str, Any]:
+def _node_args(
+    *, resources: dict[str, float], labels: dict[str, str], env: dict[str, str], is_head: bool
+) -> dict[str, Any]:
     others = {name: amount for name, amount in resources.items() if name not in ("CPU", "GPU", "memory")}
     args: dict[str, Any] = {
         "num_cpus": int(resources.get("CPU", 0)),
         "num_gpus": int(resources.get("GPU", 0)),
         "resources": others,
         "labels": labels,
+        "env_vars": env,
         "object_store_memory": _STORE_BYTES,
     }
     if "memory" in resources:

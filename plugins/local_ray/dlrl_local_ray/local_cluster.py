@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from dlrl_core.errors import ClusterError
@@ -54,13 +54,16 @@ class LocalCluster:
             start_new_session=True,  # a Ctrl-C in the terminal is the driver's to handle
         )
 
-    def add_nodes(self, shape: ClusterView) -> str:
+    def add_nodes(self, shape: ClusterView, *, env: Mapping[str, str] | None = None) -> str:
         """Start these nodes; returns the cluster's address when all of them are registered.
 
+        `env` is added to the environment of their processes.
         Raises ClusterError with the reason, taken from the logs, if the keeper fails or nothing moves any more.
         """
         assert self._keeper.stdin is not None
-        request = {"nodes": [{"resources": dict(node.free), "labels": dict(node.labels)} for node in shape.nodes]}
+        added = dict(env or {})
+        nodes = [{"resources": dict(node.free), "labels": dict(node.labels), "env": added} for node in shape.nodes]
+        request = {"nodes": nodes}
         try:
             self._keeper.stdin.write(json.dumps(request).encode() + b"\n")
             self._keeper.stdin.flush()

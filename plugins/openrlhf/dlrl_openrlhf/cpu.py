@@ -39,6 +39,7 @@ def prepare() -> None:
     _flash_attention()
     after_import("openrlhf.utils.distributed_util", _weights_over_gloo)
     after_import("openrlhf.utils.deepspeed.deepspeed", _no_compiler)
+    after_import("openrlhf.utils.deepspeed.deepspeed", _no_gathers_at_once)
 
 
 def without_cuda(args: Any, *, lacks_gpu: bool | None = None) -> Any:
@@ -170,6 +171,23 @@ def _no_compiler(module: Any) -> None:
         return config
 
     strategy.setup_distributed, strategy.get_ds_train_config = setup_distributed, get_ds_train_config
+
+
+def _no_gathers_at_once(module: Any) -> None:
+    """After a step with ZeRO-3, DeepSpeed gathers all small parameters at once and waits for the last one only.
+
+    With NCCL the others are done by then; with gloo they may not be, and some steps train on garbage (NaN in 3 of 50
+    cycles). No parameter is small enough for it here: each is gathered when it is needed, and waited for.
+    """
+    strategy = module.DeepspeedStrategy
+    train_config = strategy.get_ds_train_config
+
+    def get_ds_train_config(self: Any, *args: Any, **kwargs: Any) -> Any:
+        config = train_config(self, *args, **kwargs)
+        config["zero_optimization"]["stage3_param_persistence_threshold"] = 0
+        return config
+
+    strategy.get_ds_train_config = get_ds_train_config
 
 
 # ---- in processes of vLLM

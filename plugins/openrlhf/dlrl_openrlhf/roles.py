@@ -11,6 +11,7 @@ from dlrl_core.plugin import FrameworkDefaults, RoleDefaults
 from dlrl_core.roles import RoleType
 from dlrl_core.spec.role_values import ClassRef, FailoverScope
 from dlrl_openrlhf.config import RUNTIME_ENV, Settings, flat, known_flags
+from dlrl_openrlhf.state_size import state_size
 
 _ROLES = {
     "actor": RoleType.ACTOR,
@@ -44,7 +45,7 @@ def job_of(config: Mapping[str, Any]) -> FrameworkDefaults:
     env = {**_usual_env(), **config.get(RUNTIME_ENV, {}).get("env_vars", {})}
     return FrameworkDefaults(
         trainer=ClassRef(module="dlrl_openrlhf.trainer", class_name="OpenRLHFTrainer"),
-        roles={role: _role(role, total) for role, total in totals.items() if role is not RoleType.ROLLOUT}
+        roles={role: _role(settings, role, total) for role, total in totals.items() if role is not RoleType.ROLLOUT}
         | {RoleType.ROLLOUT: _engines(settings, is_alone=is_engine_alone)},
         node_num=math.ceil(devices / per_node),
         device_per_node=per_node,
@@ -78,12 +79,14 @@ def _engines(settings: Settings, *, is_alone: bool) -> RoleDefaults:
     )
 
 
-def _role(role: RoleType, total: int) -> RoleDefaults:
+def _role(settings: Settings, role: RoleType, total: int) -> RoleDefaults:
+    is_trained = role in (RoleType.ACTOR, RoleType.CRITIC)
     return RoleDefaults(
         cls=ClassRef(module="dlrl_openrlhf.workloads", class_name=f"{role.value.title()}Workload"),
         total=total,
         failover=_scope(role, total),
         hang_limit=_HANG_LIMIT,
+        state_size=state_size(settings, role.value) if is_trained else None,
     )
 
 

@@ -1,1 +1,1 @@
-"""A plan in text, for a terminal, as a picture in SVG, and as a page in HTML."""
+"""`dlrl plan`; a plan in text, for a terminal, in SVG and in HTML; advice for a job that does not fit."""

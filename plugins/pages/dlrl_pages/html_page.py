@@ -1,10 +1,11 @@
-"""A plan as one page: the picture, what each role's death restarts, and the workloads. It loads nothing else."""
+"""A plan as one page: the picture, what deaths restart, the size of commits, the workloads. It loads nothing else."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from dlrl_pages.state_on_nodes import StateRow, state_rows, state_sentence
 from dlrl_pages.svg_elements import clean
 from dlrl_pages.svg_picture import svg_of
 from dlrl_pages.text_picture import TableRow, headline, table_rows, workload_count
@@ -38,6 +39,7 @@ def html_of(plan: ExecutionPlan) -> str:
             f"<body><h1>{title}</h1>",
             f'<div class="picture">{svg_of(plan)}</div>',
             *_deaths(plan),
+            *_state(plan),
             *_workloads(plan),
             "</body></html>",
             "",
@@ -50,6 +52,14 @@ def _deaths(plan: ExecutionPlan) -> list[str]:
         return []
     rows = ((str(role), what) for role, what in plan.deaths.items())
     return ["<h2>when one dies</h2>", *_table("deaths", ("role", "what is restarted"), rows)]
+
+
+def _state(plan: ExecutionPlan) -> list[str]:
+    if not plan.state_sizes:
+        return []
+    columns = tuple(name.replace("_", " ") for name in StateRow._fields)
+    note = f"<p>{clean(state_sentence(plan))}</p>"
+    return ["<h2>state of a commit</h2>", *_table("state", columns, state_rows(plan)), note]
 
 
 def _workloads(plan: ExecutionPlan) -> list[str]:

@@ -1,4 +1,4 @@
-"""Registers the formats of a plan: in text, for a terminal, as a picture, as a page."""
+"""Registers the command `dlrl plan`, the formats of a plan, and the adviser for a job that does not fit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 from dlrl_core import hookimpl
 
 if TYPE_CHECKING:
-    from dlrl_core.plugin.hookspecs import ImportPath, PlanFormat
+    from dlrl_core.plugin.hookspecs import Command, ImportPath, PlanAdviser, PlanFormat
+
+
+@hookimpl
+def dlrl_commands() -> dict[str, Command | ImportPath]:
+    return {"plan": "dlrl_pages.command:plan"}
 
 
 @hookimpl
@@ -17,4 +22,10 @@ def dlrl_plan_formats() -> dict[str, PlanFormat | ImportPath]:
         "terminal": "dlrl_pages.terminal:shown_plan",
         "svg": "dlrl_pages.svg_picture:svg_of",
         "html": "dlrl_pages.html_page:html_of",
+        "json": "dlrl_pages.json_document:json_of",
     }
+
+
+@hookimpl
+def dlrl_plan_advisers() -> dict[str, PlanAdviser | ImportPath]:
+    return {"nearest": "dlrl_pages.advice:changes_that_fit"}

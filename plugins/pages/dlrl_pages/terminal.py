@@ -1,4 +1,4 @@
-"""A plan on the terminal: the picture in colours, what a death would restart, and the table of workloads."""
+"""A plan on the terminal: the picture in colours, what deaths restart, the size of commits, the table of workloads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dlrl_core.cli.output import console, list_table
 from dlrl_core.roles import RoleType
-from dlrl_pages.text_picture import Line, Piece, death_lines, picture_lines, table_rows, workload_count
+from dlrl_pages.text_picture import Line, Piece, death_lines, picture_lines, state_lines, table_rows, workload_count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,9 +39,8 @@ def shown_plan(plan: ExecutionPlan) -> str:
 def _print(plan: ExecutionPlan, stdout: Console) -> None:
     for line in picture_lines(plan, stdout.width):
         stdout.print(_coloured(line), soft_wrap=True)
-    if plan.deaths:
-        stdout.print()
-        for line in death_lines(plan):
+    for more in (death_lines(plan), state_lines(plan)):
+        for line in [[], *more] if more else []:
             stdout.print(_coloured(line), soft_wrap=True)
     count = workload_count(plan)
     shown = count if count <= _ALL_ROWS else _FIRST_ROWS

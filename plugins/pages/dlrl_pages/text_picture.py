@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dlrl_core.roles import RoleType
 from dlrl_pages.layout import DrawnNode, Layout, Ranges, Row, counted, layout_of, merged
+from dlrl_pages.state_on_nodes import state_rows, state_sentence
 
 if TYPE_CHECKING:
     from dlrl_core.plan.execution_plan import ExecutionPlan, MemberPlan, SpareNode
@@ -34,10 +35,10 @@ Line = list[Piece]
 
 
 def picture_of(plan: ExecutionPlan) -> str:
-    """The picture and, where it is known, what each role's death restarts."""
+    """The picture and, where they are known, what each role's death restarts and how large its state is."""
     lines = picture_lines(plan)
-    if plan.deaths:
-        lines += [[], *death_lines(plan)]
+    for more in (death_lines(plan), state_lines(plan)):
+        lines += [[], *more] if more else []
     return "\n".join("".join(piece.text for piece in line).rstrip() for line in lines)
 
 
@@ -58,12 +59,27 @@ def picture_lines(plan: ExecutionPlan, width: int = _WIDTH) -> list[Line]:
 
 
 def death_lines(plan: ExecutionPlan) -> list[Line]:
-    """A line for each role: what its death would restart."""
+    """A line for each role: what its death would restart; none where that is not known."""
+    if not plan.deaths:
+        return []
     width = max(map(len, plan.deaths), default=0)
     return [
         [Piece("when one dies", is_heading=True)],
         *([Piece(f"  {role:<{width}}  {what}")] for role, what in plan.deaths.items()),
     ]
+
+
+def state_lines(plan: ExecutionPlan) -> list[Line]:
+    """A line for each role with a state: how large it is on a rank and on a node; and what a node needs for all."""
+    if not plan.state_sizes:
+        return []
+    rows = [("", "a rank", "a node", ""), *state_rows(plan)]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [[Piece("state of a commit", is_heading=True)]]
+    for *cells, derivation in rows:
+        shown = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
+        lines.append([Piece("  " + "  ".join([*shown, derivation]))])
+    return [*lines, [Piece(f"  {state_sentence(plan)}")]]
 
 
 def _after(place: str, lines: Sequence[Line]) -> list[Line]:

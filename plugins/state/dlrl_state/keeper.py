@@ -179,9 +179,6 @@ class NodeMemoryKeeper(StateKeeper):
     def pull(self, workload: str, id_: str, keep: Collection[str], source: Any) -> float:
         return self._copies.pull(workload, id_, keep, source)
 
-    def release(self, workload: str) -> None:
-        self._copies.release(workload)
-
 
 def _as_held(found: Mapping[str, Version], memory: StateMemory) -> HeldCommits:
     return HeldCommits(

@@ -132,13 +132,6 @@ class NeighbourCopies:
             raise DlrlError(f"a copy of {workload}'s state: {error.strerror or error}") from None
         return lanes.cpu_s
 
-    def release(self, workload: str) -> None:
-        """Remove the copies that are held for another workload."""
-        memory = self.memory_of(workload)
-        for version in memory.held().values():
-            if version.is_replica and workload != self._request.workload:
-                memory.remove(version)
-
 
 class _Lanes:
     """Connections over which the ranges of one version come, side by side."""

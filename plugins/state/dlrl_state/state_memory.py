@@ -78,9 +78,6 @@ class StateMemory:
             with contextlib.suppress(OSError):  # a disk that is read-only by now, or the run's end
                 version.set_counted()
 
-    def remove(self, version: Version) -> None:
-        discard(version.folder)
-
     def place(self) -> str:
         """Where this workload's state lies, or would, for messages."""
         return str(self._root or self._roots()[0])

@@ -42,7 +42,7 @@ class FileServer:
         self._token = secrets.token_bytes(_TOKEN_BYTES)
         self._server = _Server((host, 0), self._token, find)
         self.meter = self._server.meter
-        threading.Thread(target=self._server.serve_forever, name="dlrl-send", daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, name="dlrl-serve", daemon=True).start()
 
     @property
     def address(self) -> Address:

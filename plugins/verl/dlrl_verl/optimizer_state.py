@@ -151,7 +151,12 @@ def _is_on_host(value: Any) -> bool:
 
 
 def _masters(part: OptimizerPart, within: AbstractSet[int]) -> dict[str, torch.Tensor]:
-    """Weights that the optimizer has in its own memory, by their group and place in it."""
+    """Weights that the optimizer has in its own memory, by their group and place in it.
+
+    Only Megatron's have any. Others are told all parameters of the model, the frozen ones of LoRA too.
+    """
+    if part.wrapper is None and part.within is None:
+        return {}
     params = {
         f"{index}.{place}": local(param)
         for index, group in enumerate(part.inner.param_groups)

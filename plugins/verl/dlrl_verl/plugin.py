@@ -52,6 +52,9 @@ class VerlAdapter(FrameworkAdapter):
     def prepare_process(self, role: RoleType | None) -> None:
         """A plan needs no verl; a process does. The trainer's never has a GPU: it asks the others whether they do."""
         self.check_available()
+        from dlrl_verl import temp_files
+
+        temp_files.prepare()
         if role is None:
             for name in _BELOW_VERL:
                 import_module(name)

@@ -11,6 +11,7 @@ from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from dlrl_core.workload.captured_state import CapturedState, SavedState
 from dlrl_verl import engine_state
+from dlrl_verl.weight_receiver import without_file
 from dlrl_verl.weight_sync import ServerHandle, sending_weights
 from dlrl_verl.workloads import WorkerWorkload, exposing, reading
 
@@ -25,7 +26,7 @@ class ActorWorkload(WorkerWorkload):
         """As verl's, but for where weights are handed over: two jobs of one driver have the same Ray job."""
         self.worker.init_model()
         rollout, job_id = self.worker.rollout, ray.get_runtime_context().get_job_id()
-        rollout.zmq_handle = rollout.zmq_handle.replace(job_id, self._identity.run_id)
+        rollout.zmq_handle = without_file(rollout.zmq_handle.replace(job_id, self._identity.run_id))
 
     @reading
     def meet_servers(self, servers: Sequence[Sequence[Any]]) -> None:

@@ -15,6 +15,7 @@ from dlrl_core.roles import RoleType
 from dlrl_core.spec.role_values import ClassRef, FailoverScope
 from dlrl_verl.config import Settings
 from dlrl_verl.config.environment import env_of
+from dlrl_verl.state_size import ACTOR, CRITIC, state_size
 
 _CALLS_AT_ONCE = 1000
 """Of one server: each prompt is a call. verl gives its servers as many."""
@@ -45,9 +46,9 @@ def job_of(config: Mapping[str, Any]) -> FrameworkDefaults:
 
 def _shared(settings: Settings) -> dict[RoleType, RoleDefaults]:
     """Roles of the global pool: one workload for each device, rank i of each role on the same one."""
-    roles = {RoleType.ACTOR: _model(settings, "dlrl_verl.policy", "ActorWorkload")}
+    roles = {RoleType.ACTOR: _model(settings, ACTOR, "dlrl_verl.policy", "ActorWorkload")}
     if settings.has_critic:
-        roles[RoleType.CRITIC] = _model(settings, "dlrl_verl.workloads", "CriticWorkload")
+        roles[RoleType.CRITIC] = _model(settings, CRITIC, "dlrl_verl.workloads", "CriticWorkload")
     per_node = settings.number("trainer.n_gpus_per_node")
     roles[RoleType.ROLLOUT] = _servers("RolloutWorkload", settings.devices, per_node)
     if settings.has_reward_model and not settings.reward_pool[0]:
@@ -55,7 +56,7 @@ def _shared(settings: Settings) -> dict[RoleType, RoleDefaults]:
     return roles
 
 
-def _model(settings: Settings, module: str, class_name: str) -> RoleDefaults:
+def _model(settings: Settings, section: str, module: str, class_name: str) -> RoleDefaults:
     """The ranks of a trained model are one group, and have a state."""
     return RoleDefaults(
         cls=ClassRef(module=module, class_name=class_name),
@@ -63,6 +64,7 @@ def _model(settings: Settings, module: str, class_name: str) -> RoleDefaults:
         per_node=settings.number("trainer.n_gpus_per_node"),
         failover=FailoverScope.ROLE,
         hang_limit=_HANG_LIMIT,
+        state_size=state_size(settings, section),
     )
 
 

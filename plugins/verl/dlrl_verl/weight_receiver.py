@@ -1,8 +1,8 @@
-"""The other end of weight_sync: how an engine takes weights, and what happens when the one who sends them dies.
+"""The other end of weight_sync: how an engine receives weights, and what happens when the sending process dies.
 
-verl's receiver waits for its sender without end, and the engine does nothing else meanwhile: it could not even be told
-to give up. Here it looks whether the sender is still at it: that one has a second socket open for as long as it sends,
-which the system closes when its process ends, however it does.
+verl's receiver waits for its sender without a limit, and the engine does nothing else meanwhile, so that no call can
+end the wait. Here the receiver checks whether the sender is still sending: the sender keeps a second socket open for
+that time, which the kernel closes when the process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -22,24 +22,29 @@ from dlrl_verl import cpu
 
 _LOOK_MS = 500
 _LATE_S = 60.0
-"""Between the first rank of several that sends weights to an engine, and the last."""
+"""The longest time between the first rank that sends weights to an engine and the last one."""
 _TRANSFER = "verl.workers.rollout.vllm_rollout.bucketed_weight_transfer"
 _EXTENSION = "verl.workers.rollout.vllm_rollout.utils"
 
 
 class SenderGoneError(Exception):
-    """The process that sent weights has died, or has given up."""
+    """The process that sent weights has died, or has stopped sending."""
+
+
+def without_file(zmq_handle: str) -> str:
+    """The same socket in Linux's abstract namespace: a process that is killed leaves no file of it."""
+    return zmq_handle.replace("ipc:///tmp/", "ipc://@")
 
 
 class SenderSign:
-    """Says that somebody is about to send weights through a socket, or is at it."""
+    """A socket that is there while a process sends weights, or is about to."""
 
     def __init__(self, zmq_handle: str) -> None:
-        self._address = "\0" + zmq_handle.removeprefix("ipc://")  # in no folder: it goes with its process
+        self._address = "\0" + zmq_handle.removeprefix("ipc://")  # in the abstract namespace: it ends with its process
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
-        """By the sender. Nothing has to be cleared away when its process is killed."""
+        """Called by the sender. When its process is killed, the kernel removes the socket."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sign:
             sign.bind(self._address)
             yield
@@ -54,22 +59,22 @@ class SenderSign:
 
 
 class SenderWatch:
-    """Looks for the sign of one sender, who may still have to come: the first of several asks the engine for all."""
+    """Checks for the sign of one sender. It may come later: the first of several makes the engine wait for all."""
 
     def __init__(self, zmq_handle: str, *, comes_within_s: float) -> None:
         self._sign = SenderSign(zmq_handle)
         self._deadline = time.monotonic() + comes_within_s
 
     def check(self) -> None:
-        """Raise SenderGoneError if it is gone."""
+        """Raise SenderGoneError if the sign is gone, or did not come in time."""
         if self._sign.is_shown():
             self._deadline = 0.0
         elif time.monotonic() > self._deadline:
-            raise SenderGoneError("whoever sent weights to this engine is gone")
+            raise SenderGoneError("the process that sent weights to this engine is gone")
 
 
 class WatchedSocket:
-    """A socket of ZeroMQ that looks after its peer while it waits."""
+    """A socket of ZeroMQ that checks its peer while it waits."""
 
     def __init__(self, socket: Any, check: Callable[[], None], linger_ms: int | None = None) -> None:
         self._socket = socket
@@ -103,15 +108,23 @@ class WatchedSocket:
 
 
 def prepare() -> None:
-    """In each process of an engine, before it imports verl."""
+    """Called in each process of an engine, before it imports verl."""
     cpu.prepare()
     after_import(_TRANSFER, _watch_sender)
+    after_import(_EXTENSION, _use_no_file)
     after_import(_EXTENSION, _end_if_spoiled)
+
+
+def _use_no_file(module: Any) -> None:
+    """The sender uses the same socket; see `ActorWorkload.init_model`."""
+    extension = module.vLLMColocateWorkerExtension
+    stock = extension._get_zmq_handle
+    extension._get_zmq_handle = lambda self: without_file(stock(self))
 
 
 def _watch_sender(module: Any) -> None:
     class WatchedReceiver(module.BucketedWeightReceiver):  # type: ignore[misc]
-        """verl's receiver of weights, which ends with SenderGoneError when there is nobody left to send them."""
+        """verl's receiver of weights. It raises SenderGoneError when the sending process is gone."""
 
         socket: Any
         comes_within_s: ClassVar[float] = 0.0
@@ -125,9 +138,10 @@ def _watch_sender(module: Any) -> None:
 
 
 def _end_if_spoiled(module: Any) -> None:
-    """An engine whose weights came in part gets whole ones next. Some can't go on until then, and are ended.
+    """After a transfer that failed, an engine gets all weights again. An engine that can't take them is ended.
 
-    vLLM reads the answers of several workers up to the first that failed: the others would answer the next call.
+    This is one with several workers, of which vLLM reads the answers up to the first failure, so that the next call
+    would get the remaining answers; and one that is quantized.
     """
     extension = module.vLLMColocateWorkerExtension
     receive = extension.update_weights_from_ipc
@@ -149,6 +163,6 @@ def _end_if_spoiled(module: Any) -> None:
 
 
 def _is_quantized(module: Any, worker: Any) -> bool:
-    """Its weights are unpacked for new ones, which can't be done a second time."""
+    """Whether weights are unpacked before new ones are loaded, which can't be done a second time."""
     is_trained_so = worker._is_qat_model or worker._is_modelopt_qat
     return bool(is_trained_so or module.is_quantized_model(worker.model_runner.vllm_config))

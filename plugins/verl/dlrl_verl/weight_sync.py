@@ -1,6 +1,7 @@
-"""How weights go from a rank of the policy to its rollout server, and what happens when that dies on the way.
+"""How weights go from a rank of the policy to its rollout server, and what happens when the server dies meanwhile.
 
-verl's sender waits for the server without end, in its process's event loop. Here it looks whether the server lives.
+verl's sender waits for the server without a limit, in the event loop of its process. Here it checks that the server
+is alive while it waits.
 """
 
 from __future__ import annotations
@@ -8,32 +9,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import ray
+import torch
 from ray.exceptions import RayTaskError
 from verl.workers.rollout.utils import ensure_async_iterator
-from verl.workers.rollout.vllm_rollout import bucketed_weight_transfer, vllm_rollout
+from verl.workers.rollout.vllm_rollout import vllm_rollout
 from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightSender, create_shared_memory
 
 from dlrl_adapter_kit.framework_seam import replaced
 from dlrl_core.workload.actors import GONE
 from dlrl_verl.weight_receiver import SenderSign, WatchedSocket
+from dlrl_vllm.owned_files import own_files
 
 _PING_S = 10.0
 _AGAIN_S = 0.2
 _ENDS_S = 5.0
-"""More than a server takes to end after its engine."""
+"""Longer than a server takes to end after its engine has ended."""
 
 
 class NoTakerError(Exception):
-    """The server takes no more weights: it died while they were sent to it, or failed."""
+    """The server takes no more weights: it died or failed while they were sent."""
 
 
 class ServerHandle:
-    """A rollout server as verl's adapter in the policy's process calls it. When it is gone, calls return None."""
+    """A rollout server as verl's adapter in the policy's process calls it. Calls to one that is gone return None."""
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
@@ -67,7 +71,7 @@ class ServerHandle:
         return None
 
     def check(self) -> None:
-        """Raise NoTakerError if its process has ended, or a call has failed; what failed is told to who awaits it."""
+        """Raise NoTakerError if its process has ended, or a call has failed. The call itself raises its own error."""
         calls = list(self._unanswered)
         answered = ray.wait(calls, num_returns=len(calls), timeout=0)[0] if calls else []
         try:
@@ -82,7 +86,7 @@ class ServerHandle:
             raise NoTakerError from None
 
     def _ends_soon(self) -> bool:
-        """A server whose engine has died fails first, and ends a moment later."""
+        """Whether the server's process ends within seconds: calls fail when its engine dies, and it ends after that."""
         deadline = time.monotonic() + _ENDS_S
         while not self.is_gone and time.monotonic() < deadline:
             try:
@@ -106,10 +110,10 @@ class _ServerMethod:
 
 @contextlib.contextmanager
 def sending_weights(worker: Any, *, is_meant: bool) -> Iterator[None]:
-    """For one update: verl's adapter sends by a sender that can be left; if nobody is meant here, to nobody."""
+    """For one update: verl's adapter sends weights by `WatchedSender`, or to no server if this one is not meant."""
     adapter = worker.rollout
     if not is_meant or adapter.server_handle.is_gone:
-        worker.rollout = _Nobody()
+        worker.rollout = _NoServer()
         try:
             yield
         finally:
@@ -120,8 +124,8 @@ def sending_weights(worker: Any, *, is_meant: bool) -> Iterator[None]:
         yield
 
 
-class _Nobody:
-    """Stands for verl's adapter: weights are gathered with the other ranks, and go nowhere."""
+class _NoServer:
+    """In the place of verl's adapter: weights are gathered with the other ranks, and are not sent."""
 
     sleep_level = 2
 
@@ -133,7 +137,7 @@ class _Nobody:
 
 
 class WatchedSender(BucketedWeightSender):  # type: ignore[misc]
-    """verl's sender of weights. When nobody takes them any more, the rest is just gathered with the other ranks."""
+    """verl's sender of weights. When the server takes no more, the rest is only gathered with the other ranks."""
 
     socket: Any
 
@@ -146,20 +150,15 @@ class WatchedSender(BucketedWeightSender):  # type: ignore[misc]
         self.socket = WatchedSocket(self.socket, self._check, linger_ms=0)
 
     def _init_buffer(self) -> None:
-        """verl's own forgets the memory that it has made, if it fails while it waits for the server."""
-        made = []
-
-        def create(*args: Any, **kwargs: Any) -> Any:
-            made.append(create_shared_memory(*args, **kwargs))
-            return made[-1]
-
-        try:
-            with replaced(bucketed_weight_transfer, create_shared_memory=create):
-                super()._init_buffer()
-        except Exception:
-            for memory in made:
-                memory.unlink()
-            raise
+        """As verl's, with memory whose name tells whose it is, and that is removed if the server does not take it."""
+        if not self.use_shm:
+            super()._init_buffer()
+            return
+        name = f"verl_weights_{own_files().memory_name}_{uuid.uuid4().hex}"
+        self.shm = create_shared_memory(self.bucket_size, name)
+        self.buffer = torch.frombuffer(self.shm.buf, dtype=torch.uint8)
+        self.socket.send_pyobj({"name": name, "size": self.bucket_size})
+        self.socket.recv()
 
     async def async_send_weights(self, weights: Any) -> None:
         try:

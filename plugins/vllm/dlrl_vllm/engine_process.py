@@ -3,6 +3,7 @@
 vLLM loads `attach` in every process of an engine as one of its plugins, through an entry point. Without it, the
 engine's processes would live on when the workload is killed: they would keep their memory, and a process that sends
 weights would wait for them. With `end_with_engine`, a workload whose engine has died dies too, and is restarted.
+Shared memory and temporary files of both are removed by the one that ends last: see `owned_files`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import threading
 import time
 from importlib import import_module
 
-from dlrl_core.workload.process import end_with_process
+from dlrl_core.workload.process import call_at_end, end_with_process
+from dlrl_vllm.owned_files import share_with_engine, use_files_of_owner
 
 _OWNER = "DLRL_ENGINE_OWNER"
 """The process id of the workload that has the engine."""
@@ -31,6 +33,7 @@ def own_engine(prepare: str) -> None:
     """Called by a workload before it starts an engine, whose processes will call `prepare()` of that module."""
     os.environ[_OWNER] = str(os.getpid())
     os.environ[_PREPARE] = prepare
+    share_with_engine()
 
 
 def attach() -> None:
@@ -39,6 +42,7 @@ def attach() -> None:
     if owner is None or int(owner) == os.getpid() or os.getpid() in _attached:
         return
     _attached.append(os.getpid())
+    use_files_of_owner()
     end_with_process(int(owner))
     import_module(os.environ[_PREPARE]).prepare()
 
@@ -52,6 +56,7 @@ def end_with_engine() -> None:
     def watch() -> None:
         select.select(engine, [], [])  # readable when one has ended
         time.sleep(_END_S)
+        call_at_end()
         os._exit(1)
 
     if engine:

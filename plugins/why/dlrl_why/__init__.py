@@ -1,1 +1,1 @@
-"""What happened to a job, in one sentence, printed from the incidents of its record."""
+"""How a job is, and what happened to it, in one sentence, printed from the incidents of its record."""

@@ -1,4 +1,4 @@
-"""The command `dlrl why`."""
+"""The commands `dlrl status` and `dlrl why`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,31 @@ import typer
 
 from dlrl_core.cli.app import Address, AsJson
 from dlrl_core.cli.error_report import errors_shown
+
+
+def status(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One job, in detail.", show_default=False)
+    ] = None,
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show all jobs, or one with its workloads and its last events.
+
+    If a cluster is named, its masters are asked; else the records in the store count.
+
+    \b
+    Examples:
+      dlrl status
+      dlrl status quickstart --address 10.0.0.7:6379
+    """
+    with errors_shown(as_json):
+        from dlrl_why.status import show_job, show_jobs
+
+        if name is None:
+            show_jobs(address, as_json=as_json)
+        else:
+            show_job(name, address, as_json=as_json)
 
 
 def why(

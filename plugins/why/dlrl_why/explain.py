@@ -27,6 +27,7 @@ from dlrl_core.spec.job_spec import RestartBudget
 from dlrl_core.spec.role_values import FailoverScope
 from dlrl_why.advice import advice
 from dlrl_why.outcome import Outcome
+from dlrl_why.wording import clock, processes
 
 _EVERYDAY = frozenset({"submitted", "state", "incident", "recovered"})
 """Kinds of journal events that are no link of their own: incidents come from the record."""
@@ -267,7 +268,7 @@ def _cause_words(causes: Sequence[Link], *, is_told: bool) -> str:
     is_ending = is_told and (first.incident is None or (last.incident is not None and _is_stop(last.incident)))
     chaos = first.incident.chaos if first.incident else None
     more = _in_brackets(chaos) if is_ending and len(causes) == 1 else f"; first cause: {first.cause}"
-    often = f"{len(causes)} times since {wording.clock(first.at)}" if len(causes) > 1 else None
+    often = f"{len(causes)} times since {clock(first.at)}" if len(causes) > 1 else None
     return f"{more}{_in_brackets(often)}"
 
 
@@ -296,7 +297,7 @@ def _state_words(outcome: Outcome, evidence: Evidence) -> str:
             return f"is running{at}, and nothing was restarted"
         case Outcome.RECOVERING:
             verb = "is" if len(evidence.missing) == 1 else "are"
-            return f"is being restarted{at}: {wording.processes(evidence.missing)} {verb} not ready yet"
+            return f"is being restarted{at}: {processes(evidence.missing)} {verb} not ready yet"
         case Outcome.RECOVERED:
             return f"is running again{at}, after {_restart_counts(evidence)}"
         case Outcome.DEGRADED:

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dlrl_core.cli import wording
-from dlrl_core.cli.clusters import masters_of
-from dlrl_core.cli.job_lookup import KnownJob, one_job
 from dlrl_core.cli.output import console, print_json
 from dlrl_core.context import Loss
+from dlrl_why.job_lookup import KnownJob, one_job
+from dlrl_why.masters import masters_of
+from dlrl_why.wording import clock, processes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -87,7 +88,7 @@ def _restarts(counts: dict[str, int]) -> str:
     names: dict[int, list[str]] = {}
     for name, count in counts.items():
         names.setdefault(count, []).append(name)
-    return "; ".join(f"{wording.processes(some)}: {count}" for count, some in sorted(names.items())) or "none"
+    return "; ".join(f"{processes(some)}: {count}" for count, some in sorted(names.items())) or "none"
 
 
 def _budgets(answer: Answer) -> str:
@@ -101,7 +102,7 @@ def _chain(answer: Answer) -> Iterator[Text]:
     for number, link in _shown(answer.chain):
         if number:
             yield Text(f"... {number} more; all are in: dlrl why {answer.name} --json", style="dim")
-        when, who = (f"{wording.clock(link.at)} ", "dim"), (f"{_WHO.get(link.kind, link.subject)}: ", "dim")
+        when, who = (f"{clock(link.at)} ", "dim"), (f"{_WHO.get(link.kind, link.subject)}: ", "dim")
         yield Text.assemble(when, who, link.message.partition("\n")[0])
         for line in _response(link):
             yield Text(f"         → {line}", style="cyan")
@@ -122,4 +123,4 @@ def _response(link: Link) -> Iterator[str]:
     yield f"scope '{incident.scope}': {incident.explanation}"
     if incident.restarts:
         took = "" if incident.seconds is None else f", ready after {wording.duration(incident.seconds)}"
-        yield f"restarted {wording.processes(incident.restarts)}{took}; lost: {_LOSSES[incident.loss]}"
+        yield f"restarted {processes(incident.restarts)}{took}; lost: {_LOSSES[incident.loss]}"

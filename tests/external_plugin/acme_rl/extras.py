@@ -9,6 +9,7 @@ from acme_rl.plugin import DEFAULTS
 from dlrl_core.cli.app import AsJson
 from dlrl_core.cli.error_report import errors_shown
 from dlrl_core.plan import ExecutionPlan
+from dlrl_core.plan.shortage import Misfit
 from dlrl_core.plugin.verdict import DoctorRequest, Verdict, ok
 
 EVENTS: list[tuple[str, Mapping[str, Any]]] = []
@@ -43,3 +44,9 @@ def check_goal(request: DoctorRequest) -> Iterator[Verdict]:
 def csv_of(plan: ExecutionPlan) -> str:
     """A plan as lines of workload and node."""
     return "".join(f"{row['workload']},{row['node']}\n" for row in plan.rows())
+
+
+def rent(misfit: Misfit) -> Iterator[str]:
+    """A plan adviser for users of acme's cloud."""
+    yield f"{misfit.problem.spec.node_num} rented nodes"
+    raise RuntimeError("the cloud has no more")

@@ -69,6 +69,11 @@ def dlrl_plan_formats() -> dict[str, str]:
     return {"csv": "acme_rl.extras:csv_of"}
 
 
+@hookimpl
+def dlrl_plan_advisers() -> dict[str, str]:
+    return {"acme": "acme_rl.extras:rent"}
+
+
 def acme_pair(spec: JobSpec) -> JobSpec:
     """Each rollout on the device of its actor; other roles have devices of their own."""
     pair = (RoleType.ACTOR, RoleType.ROLLOUT)

@@ -1,4 +1,4 @@
-"""The values that decide who is there and who sits where, and what follows from them in verl 0.9."""
+"""The values of a config that decide which workloads a job has and where they are placed, as verl 0.9 reads them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REWARD_MODEL = "reward.reward_model"
 
 
 class Settings:
-    """Every value of a whole config by its dotted name, interpolations resolved; None for one that is not there."""
+    """The values of a whole config by dotted name, with interpolations resolved; None for a name that is missing."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         from omegaconf import OmegaConf
@@ -27,13 +27,13 @@ class Settings:
         return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
     def number(self, name: str, otherwise: int = 1) -> int:
-        """A count; the other value for one that is null or not there."""
+        """A count; `otherwise` if it is null or missing."""
         value = self[name]
         return otherwise if value is None else int(value)
 
     @property
     def devices(self) -> int:
-        """Of verl's global pool, which actor, critic and rollout servers share."""
+        """How many devices verl's global pool has, which actor, critic and rollout servers share."""
         return self.number("trainer.nnodes") * self.number("trainer.n_gpus_per_node")
 
     @property
@@ -43,7 +43,7 @@ class Settings:
 
     @property
     def has_reference(self) -> bool:
-        """Its weights are in the actor's workers: as a second model, or as the actor without its LoRA adapter."""
+        """Whether there is a reference. It is in the actor's workers: a second model, or the actor without LoRA."""
         return bool(self["algorithm.use_kl_in_reward"] or self["actor_rollout_ref.actor.use_kl_loss"])
 
     @property
@@ -70,7 +70,7 @@ class Settings:
         return sizes[0] * sizes[1] * sizes[2]
 
     def model_devices(self, section: str) -> int:
-        """How many devices one copy of a Megatron model takes; 1 for other engines, which verl cuts as it likes."""
+        """How many devices one copy of a Megatron model takes; 1 for other engines, which take any number."""
         if self[f"{section}.strategy"] != "megatron":
             return 1
         kinds = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
@@ -79,6 +79,6 @@ class Settings:
 
     @property
     def env(self) -> dict[str, str]:
-        """What the launch script, and then `ray_init` of the config, set for all processes."""
+        """The environment that the launch script and then `ray_init` of the config set for all processes."""
         told = (self[f"{RUNTIME_ENV}.env_vars"], self["ray_kwargs.ray_init.runtime_env.env_vars"])
         return {str(name): str(value) for env in told for name, value in (env or {}).items()}

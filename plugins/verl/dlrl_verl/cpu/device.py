@@ -72,62 +72,65 @@ CPU_AS_CUDA = CpuDevice("torch.cuda")
 
 def register_platform(manager: Any) -> None:
     """verl knows platforms for cuda, npu and rocm, and takes others; without one it asks torch.cuda for everything."""
-    manager.PlatformRegistry.register(platform=NAME)(_platform(manager.PlatformBase))
+
+    class CpuPlatform(_CpuAnswers, manager.PlatformBase):  # type: ignore[misc]
+        """The CPU as a platform of verl."""
+
+    manager.PlatformRegistry.register(platform=NAME)(CpuPlatform)
 
 
-def _platform(base: Any) -> type:
-    class CpuPlatform(base):  # type: ignore[misc]
-        device_name = vendor_name = NAME
-        device_module = CPU_AS_CUDA
+class _CpuAnswers:
+    """What verl asks of a platform, answered for the CPU."""
 
-        def is_available(self) -> bool:
-            return True
+    device_name = vendor_name = NAME
+    device_module = CPU_AS_CUDA
 
-        def current_device(self) -> str:
-            return _THE_DEVICE
+    def is_available(self) -> bool:
+        return True
 
-        def device_count(self) -> int:
-            return 1
+    def current_device(self) -> str:
+        return _THE_DEVICE
 
-        def set_device(self, device_index: int) -> None: ...
+    def device_count(self) -> int:
+        return 1
 
-        def synchronize(self, device_index: int | None = None) -> None: ...
+    def set_device(self, device_index: int) -> None: ...
 
-        def manual_seed(self, seed: int) -> None:
-            torch.manual_seed(seed)
+    def synchronize(self, device_index: int | None = None) -> None: ...
 
-        manual_seed_all = manual_seed
+    def manual_seed(self, seed: int) -> None:
+        torch.manual_seed(seed)
 
-        def set_allocator_settings(self, settings: str) -> None: ...
+    manual_seed_all = manual_seed
 
-        def empty_cache(self) -> None: ...
+    def set_allocator_settings(self, settings: str) -> None: ...
 
-        def get_device_capability(self, device_index: int = 0) -> tuple[None, None]:
-            return None, None
+    def empty_cache(self) -> None: ...
 
-        def communication_backend_name(self) -> str:
-            return "gloo"
+    def get_device_capability(self, device_index: int = 0) -> tuple[None, None]:
+        return None, None
 
-        def visible_devices_envvar(self) -> str:
-            return "CUDA_VISIBLE_DEVICES"
+    def communication_backend_name(self) -> str:
+        return "gloo"
 
-        @contextlib.contextmanager
-        def nvtx_range(self, msg: str) -> Iterator[None]:
-            yield
+    def visible_devices_envvar(self) -> str:
+        return "CUDA_VISIBLE_DEVICES"
 
-        def profiler_start(self) -> None: ...
+    @contextlib.contextmanager
+    def nvtx_range(self, msg: str) -> Iterator[None]:
+        yield
 
-        def profiler_stop(self) -> None: ...
+    def profiler_start(self) -> None: ...
 
-        def ray_resource_name(self) -> str:
-            return "GPU"  # a logical one: places are counted as if there were GPUs
+    def profiler_stop(self) -> None: ...
 
-        def ray_noset_envvars(self) -> list[str]:
-            return []
+    def ray_resource_name(self) -> str:
+        return "GPU"  # a logical one: places are counted as if there were GPUs
 
-        def is_ipc_supported(self) -> bool:
-            return False  # weights go to vLLM through /dev/shm
+    def ray_noset_envvars(self) -> list[str]:
+        return []
 
-        def cudart(self) -> None: ...
+    def is_ipc_supported(self) -> bool:
+        return False  # weights go to vLLM through /dev/shm
 
-    return CpuPlatform
+    def cudart(self) -> None: ...

@@ -17,7 +17,8 @@ from pydantic_core import PydanticCustomError
 
 from dlrl_core.errors import SpecError
 from dlrl_core.spec.config_value import read_yaml
-from dlrl_core.spec.job_spec import Amount, Count, Frozen, Text
+from dlrl_core.spec.frozen import Frozen
+from dlrl_core.spec.job_spec import Amount, Count, Text
 from dlrl_core.spec.validation import said, validated
 
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from dlrl_core.cli.job_input import is_cluster_named
 from dlrl_core.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -15,15 +15,10 @@ if TYPE_CHECKING:
 _ANSWER_S = 15.0
 
 
-def is_named(address: str | None) -> bool:
-    """Was a cluster named, by --address or by RAY_ADDRESS?"""
-    return bool(address or os.environ.get("RAY_ADDRESS"))
-
-
 @contextmanager
 def masters_of(address: str | None) -> Iterator[Masters | None]:
     """The Masters of the cluster that was named; None if none was. Raises ClusterError if it can't be reached."""
-    if not is_named(address):
+    if not is_cluster_named(address):
         yield None
         return
     from dlrl_core.api.connection import connect
@@ -58,7 +53,7 @@ class Masters:
         if master is None:
             return None
         try:
-            return JobStatus.from_snapshot(ray.get(master.status.remote(), timeout=_ANSWER_S))
+            return JobStatus(view=ray.get(master.status.remote(), timeout=_ANSWER_S))
         except RayError as error:
             raise ClusterError(
                 f"the master of job '{job}' did not answer within {_ANSWER_S:g} s ({type(error).__name__})"

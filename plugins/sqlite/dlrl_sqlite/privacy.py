@@ -1,4 +1,4 @@
-"""DLRL_HOME and the store: can this user write there, and can no other user read it?"""
+"""Which users can read and write a store's file, for `dlrl doctor`: the record of a job may hold secrets."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def check(_: DoctorRequest) -> Iterator[Verdict]:
-    from dlrl_core.context import SqliteStore, default_store_url, open_store, redact
+    """The folder of the default store, and each of its files that other users can read; nothing of another store."""
+    from dlrl_core.context import default_store_url
+    from dlrl_sqlite.store import open_sqlite
 
     url = default_store_url()
-    with open_store(url) as store:
-        if isinstance(store, SqliteStore):
-            yield _folder(store.path.parent)
-            yield from _files(store.path)
-        jobs = store.jobs()
-        yield ok("store", f"{redact(url)} holds {len(jobs)} job{'s' * (len(jobs) != 1)}")
-        yield from store.warnings()
+    if url.partition(":")[0].lower() == "sqlite":
+        database = open_sqlite(url).path
+        yield _folder(database.parent)
+        yield from _files(database)
 
 
 def _folder(folder: Path) -> Verdict:
@@ -44,7 +43,6 @@ def _to_be_made(folder: Path) -> Verdict:
 
 
 def _files(database: Path) -> Iterator[Verdict]:
-    """The record of a job holds its whole spec, secrets included."""
     for path in sorted(database.parent.glob(f"{database.name}*")):
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & _OTHERS:

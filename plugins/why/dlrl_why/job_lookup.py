@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dlrl_core.cli.clusters import Masters
 from dlrl_core.errors import ClusterError, ContextError, JobNotFoundError
+from dlrl_why.masters import Masters
 
 if TYPE_CHECKING:
     from dlrl_core.api import JobStatus
@@ -134,7 +134,7 @@ def _read(name: str, store: Store, events: int | None) -> _Record | None:
         context = JobContext.load(store, name)
         start = context.record.journal_start
         return _Record(
-            status=JobStatus.from_snapshot(context.snapshot()),
+            status=JobStatus(view=context.snapshot()),
             events=context.journal(start if events is None else max(start, context.last_seq - events)),
         )
     except JobNotFoundError:

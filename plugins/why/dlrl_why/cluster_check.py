@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dlrl_core.cli.clusters import Masters, is_named, masters_of
-from dlrl_core.cli.job_lookup import KnownJob, all_jobs
+from dlrl_core.cli.job_input import is_cluster_named
 from dlrl_core.errors import ClusterError
 from dlrl_core.plugin.verdict import DoctorRequest, Verdict, ok, problem, warning
+from dlrl_why.job_lookup import KnownJob, all_jobs
+from dlrl_why.masters import Masters, masters_of
 
 if TYPE_CHECKING:
     from dlrl_core.context import Store
@@ -18,7 +19,7 @@ def check(request: DoctorRequest) -> Iterator[Verdict]:
     from dlrl_core.context import default_store_url, open_store
 
     with open_store(default_store_url()) as store:
-        if not is_named(request.address):
+        if not is_cluster_named(request.address):
             yield from _unasked(store)
             return
         try:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dlrl_core.cli.job_input import JobInput
 from dlrl_core.errors import SpecError
@@ -43,7 +42,7 @@ class ClusterChoice:
         if self.address is not None:
             return _real(self.address)
         if self.file is not None:
-            from dlrl_core.cli.cluster_file import ClusterFile
+            from dlrl_pages.cluster_file import ClusterFile
 
             return ClusterFile.read(self.file).view(spec)
         return None if self.nodes is None else self._described(spec)
@@ -91,10 +90,7 @@ def plan_job(given: JobInput, cluster: ClusterChoice, pictures: PictureFiles, *,
         job = given.build(import_classes=False)
         plan = job.plan(cluster.view(job.spec))
     pictures.write(plan)
-    if as_json:
-        _print_json(plan)
-    else:
-        print(plan.in_format("terminal"))
+    print(plan.in_format("json" if as_json else "terminal"), flush=True)
 
 
 def _real(address: str) -> ClusterView:
@@ -114,27 +110,3 @@ def _write(path: Path, text: str) -> None:
     except OSError as error:
         raise SpecError([f"can't write '{path}': {error.strerror or error}"]) from error
     print(f"dlrl: wrote '{path}'", file=sys.stderr)
-
-
-def _print_json(plan: ExecutionPlan) -> None:
-    """One object; of each list, an item a line, so that a hundred thousand workloads are written in seconds.
-
-    What is in it was made by the planner and has no secrets to hide.
-    """
-    whole = plan.model_dump(mode="json", exclude={"nodes": {"__all__": {"move"}}, "spares": {"__all__": {"move"}}})
-    shown = {
-        "device_type": plan.device_type,
-        "device_count": plan.device_count,
-        **{key: whole[key] for key in ("nodes", "spares", "groups", "deaths")},
-        "workloads": plan.rows(),
-    }
-    print(
-        "{\n" + ",\n".join(f"  {json.dumps(key)}: {_json_of(value)}" for key, value in shown.items()) + "\n}",
-        flush=True,
-    )
-
-
-def _json_of(value: Any) -> str:
-    if isinstance(value, list) and value:
-        return "[\n    " + ",\n    ".join(json.dumps(item, allow_nan=False) for item in value) + "\n  ]"
-    return json.dumps(value, allow_nan=False)

@@ -13,7 +13,9 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
+from dlrl_core.context.redaction import redact
 from dlrl_core.context.store import Store, StoredEvent, StoredJob, check_schema, sqlite_url, version_conflict
 from dlrl_core.errors import SchemaError, StoreError, StoreUnavailableError
 
@@ -44,6 +46,18 @@ _NOT_NOW = (
     sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_PROTOCOL,
 )
+
+
+def open_sqlite(url: str) -> SqliteStore:
+    """The store behind the URL; nothing is opened yet. Raises StoreError if the URL names no absolute path."""
+    parts = urlsplit(url)
+    path = unquote(parts.path)
+    if parts.netloc or parts.query or parts.fragment or not path.strip("/") or path.endswith("/"):
+        raise StoreError(
+            f"store url '{redact(url)}' is not 'sqlite://' with an absolute path; "
+            "write it like sqlite:///var/lib/dlrl/context.db"
+        )
+    return SqliteStore(Path(path))
 
 
 class SqliteStore(Store):

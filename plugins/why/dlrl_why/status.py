@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dlrl_core.cli import wording
-from dlrl_core.cli.clusters import masters_of
-from dlrl_core.cli.job_lookup import KnownJob, all_jobs, one_job
 from dlrl_core.cli.output import console, print_json
+from dlrl_why.job_lookup import KnownJob, all_jobs, one_job
+from dlrl_why.masters import masters_of
+from dlrl_why.wording import clock, since
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -60,7 +61,7 @@ def _print_jobs(jobs: Sequence[KnownJob]) -> None:
     for job in jobs:
         row = job.row()
         state = Text(f"{row['state']}{'?' if job.note else ''}", style=state_style(row["state"]))
-        submitted = f"{wording.since(row['submitted_at'])} ago" if row["submitted_at"] else wording.NONE
+        submitted = f"{since(row['submitted_at'])} ago" if row["submitted_at"] else wording.NONE
         took = wording.duration(job.status.seconds) if job.status and job.status.is_final else wording.NONE
         table.add_row(
             Text(job.name),
@@ -99,9 +100,7 @@ def _print_job(job: KnownJob, status: JobStatus) -> None:
     stdout.print(_workloads(status))
     for event in job.events:
         stdout.print(
-            Text.assemble(
-                (f"{wording.clock(event.at)} ", "dim"), (f"{event.subject or 'job'}: ", "dim"), event.message
-            ),
+            Text.assemble((f"{clock(event.at)} ", "dim"), (f"{event.subject or 'job'}: ", "dim"), event.message),
             soft_wrap=True,
         )
 
@@ -117,7 +116,7 @@ def _facts(status: JobStatus) -> Table:
     table.add_row("job", Text(status.name, style="bold"))
     table.add_row("run", view["run_id"])
     table.add_row("state", Text(status.state, style=state_style(status.state)))
-    table.add_row("since", wording.since(view["state_since"]))
+    table.add_row("since", since(view["state_since"]))
     if status.why:
         table.add_row("why", Text(status.why))
     if status.degraded:
@@ -144,11 +143,12 @@ def _commits(progress: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     step, size = progress["committed_step"], report["size"]
     last = "no step yet" if step is None else f"step {step}"
     of = f", {size / 1e9:.2f} GB a rank" if size else ""
+    of += f", in the memory of {report['nodes']} nodes" if report["nodes"] > 1 else ""
     yield "committed", f"{last}{of}; {report['pace']}; a death costs {report['steps_at_risk']} at most", ""
     if report["durable_step"] is not None:
         copying = ", another is being copied" if report["is_copying"] else ""
-        yield "durable", f"step {report['durable_step']}, {wording.since(report['durable_at'])} ago{copying}", ""
-    for trouble in filter(None, (report["trouble"], report["durable_trouble"])):
+        yield "durable", f"step {report['durable_step']}, {since(report['durable_at'])} ago{copying}", ""
+    for trouble in filter(None, (report["trouble"], report["neighbour_trouble"], report["durable_trouble"])):
         yield "trouble", trouble, "yellow"
 
 

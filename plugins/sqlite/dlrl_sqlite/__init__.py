@@ -1,0 +1,1 @@
+"""The store that needs no server: an SQLite file."""
