@@ -178,10 +178,10 @@ def _os_errors() -> Iterator[None]:
 
 def _version_folders(storage: Any, root: str) -> list[str]:
     try:
-        names = [str(name).rstrip("/") for name in storage.ls(root, detail=False)]
+        names = [PurePosixPath(one["name"]).name for one in storage.ls(root, detail=True)]
     except FileNotFoundError:
         return []
-    return [name for name in names if _version_of(name) >= 0]
+    return [f"{root}/{name}" for name in names if _version_of(name) >= 0]
 
 
 def _version_of(folder: str) -> int:
@@ -193,6 +193,7 @@ def _version_of(folder: str) -> int:
 def _whole(storage: Any, folder: str) -> _Manifest | None:
     """The manifest of a version, if there is one, and each of its objects has its size."""
     try:
+        storage.info(f"{folder}/{_MANIFEST}")  # with all kinds of storage, this tells a missing one from other errors
         manifest = _Manifest.from_json(storage.cat_file(f"{folder}/{_MANIFEST}"))
         if manifest is None:
             return None
@@ -228,7 +229,7 @@ def _read(version: Version, file: str, start: int, size: int) -> bytes:
 
 def _make_folder(storage: Any, path: str) -> None:
     """Make a folder and those above it, where there are folders. A bucket is never made: its name may be a mistake."""
-    if "/" not in path.strip("/") or storage.isdir(path):
+    if "/" not in path or storage.isdir(path):
         return
     _make_folder(storage, path.rpartition("/")[0])
     with contextlib.suppress(FileExistsError):
@@ -245,6 +246,7 @@ def _remove_version(storage: Any, folder: str) -> None:
 def _remove_attempt(storage: Any, folder: str, attempt: str) -> None:
     """Remove what a copy that failed has written; what can't be removed now is swept later."""
     with contextlib.suppress(Exception):
+        storage.invalidate_cache()
         storage.rm(f"{folder}/{attempt}", recursive=True)
     with contextlib.suppress(Exception):
         storage.rmdir(folder)  # unless another attempt is there

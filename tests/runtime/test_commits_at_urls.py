@@ -1,4 +1,4 @@
-"""Durable commits on S3, spoken over HTTP by a real client (s3fs) to a stand-in for S3: the server of moto."""
+"""Durable commits over a network: to a stand-in for S3 (the server of moto, which s3fs speaks to), and to an FTP server."""
 
 from __future__ import annotations
 
@@ -46,21 +46,20 @@ class S3StandIn:
 
 
 @pytest.fixture(scope="module")
-def s3_packages(tmp_path_factory) -> Iterator[str]:
-    """A folder with s3fs and moto: that of DLRL_TEST_S3 if set, else they are installed into one. On sys.path."""
-    folder = os.environ.get("DLRL_TEST_S3") or str(tmp_path_factory.mktemp("s3"))
+def packages(tmp_path_factory) -> Iterator[str]:
+    """A folder with s3fs and the servers: that of DLRL_TEST_URL_PACKAGES if set, else one into which they are installed."""
+    folder = os.environ.get("DLRL_TEST_URL_PACKAGES") or str(tmp_path_factory.mktemp("packages"))
     if not any(Path(folder).iterdir()):
-        install = [sys.executable, "-m", "pip", "install", "-q", "--target", folder, "moto[server]>=5,<6", "s3fs"]
-        subprocess.run(install, check=True, timeout=600)
+        install = [sys.executable, "-m", "pip", "install", "-q", "--target", folder]
+        subprocess.run([*install, "moto[server]>=5,<6", "s3fs", "pyftpdlib>=2,<3"], check=True, timeout=600)
     sys.path.append(folder)  # last: what this environment has comes first, and workloads get the same
     yield folder
     sys.path.remove(folder)
 
 
 @pytest.fixture
-def s3(s3_packages, tmp_path, monkeypatch) -> Iterator[S3StandIn]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+def s3(packages, tmp_path, monkeypatch) -> Iterator[S3StandIn]:
+    port = free_port()
     env = {
         "AWS_ACCESS_KEY_ID": "testing",
         "AWS_SECRET_ACCESS_KEY": "testing",
@@ -72,7 +71,7 @@ def s3(s3_packages, tmp_path, monkeypatch) -> Iterator[S3StandIn]:
     with (tmp_path / "moto.log").open("w") as log:
         server = subprocess.Popen(
             [sys.executable, "-c", "from moto.server import main; main()", "-p", str(port)],
-            env={**os.environ, "PYTHONPATH": s3_packages},
+            env={**os.environ, "PYTHONPATH": packages},
             stdout=log,
             stderr=log,
         )
@@ -90,6 +89,31 @@ def s3(s3_packages, tmp_path, monkeypatch) -> Iterator[S3StandIn]:
 @pytest.fixture
 def own_memory(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("DLRL_MEMORY", str(tmp_path / "memory"))
+
+
+@pytest.fixture
+def ftp(packages, tmp_path) -> Iterator[str]:
+    """The URL of a server whose files are in the folder `files`."""
+    port, files = free_port(), tmp_path / "files"
+    files.mkdir()
+    command = [sys.executable, "-m", "pyftpdlib", "-i", "127.0.0.1", "-p", str(port), "-d", str(files), "-w"]
+    server = subprocess.Popen(
+        [*command, "-u", "user", "-P", "word"],
+        env={**os.environ, "PYTHONPATH": packages},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: is_listening(port), "the server listens", 60)
+        yield f"ftp://user:word@127.0.0.1:{port}"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
 
 
 def is_listening(port: int) -> bool:
@@ -133,6 +157,20 @@ def test_versions_are_copied_pruned_brought_and_forgotten(s3, own_memory):
     }
     NodeMemoryKeeper.forget_durable("s3://bucket/folder/job/run")
     assert s3.filesystem().find("bucket") == []
+
+
+def test_versions_are_copied_pruned_brought_and_forgotten_on_an_ftp_server(ftp, tmp_path, own_memory):
+    here, copies = memory(), DurableCopies(storage_at(f"{ftp}/folder/job/run/actor-0"))
+    assert copies.held() == {}
+    for version in (1, 2, 3):
+        found, arrays = written(here, version)
+        copies.copy(found)
+    copies.prune("id3")
+    assert sorted(copies.held()) == ["id2", "id3"]
+    brought = arrays_of(saved_state(copies.bring("id3", memory()).folder))
+    assert brought["weights"].tobytes() == arrays["weights"].tobytes()
+    NodeMemoryKeeper.forget_durable(f"{ftp}/folder/job/run")
+    assert list((tmp_path / "files" / "folder" / "job").iterdir()) == []
 
 
 def test_a_bucket_that_is_not_there_is_told_and_never_made(s3, own_memory):
