@@ -537,5 +537,7 @@ def test_paths_in_messages_are_the_users(tmp_path: Path):
     ],
 )
 def test_the_place_of_a_run_is_below_the_state_folder_a_path_or_a_url(state_folder, expected):
-    spec = RLJobBuilder().trainer("m", "T").actor("m", "A").commits(state_folder=state_folder).build().spec
+    here = "sample_jobs.keeping"
+    builder = RLJobBuilder().config({}).trainer(here, "KeepingTrainer").actor(here, "Keeper")
+    spec = builder.commits(state_folder=state_folder).build().spec
     assert _durable_folder(spec, "job", "run") == expected
