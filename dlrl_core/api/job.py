@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import os
+import posixpath
 import sys
 import sysconfig
 import uuid
@@ -180,7 +181,7 @@ def _call_off(master: Any) -> None:
 def _durable_folder(spec: JobSpec, name: str, run_id: str) -> str:
     """Where the commits of this run are copied to: a folder, or a URL such as s3://bucket/folder."""
     home = Path(os.environ.get("DLRL_HOME") or "~/.dlrl").expanduser().absolute()
-    return f"{(spec.commits.state_folder or str(home / 'state')).rstrip('/')}/{name}/{run_id}"
+    return posixpath.join(spec.commits.state_folder or str(home / "state"), name, run_id)
 
 
 def _plan_now(spec: JobSpec, wait_s: float) -> ExecutionPlan | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -26,6 +27,7 @@ from dlrl_core.roles import TRAINER
 from dlrl_core.scheduler import workload_launcher
 from dlrl_core.scheduler.cluster_probe import no_answer
 from dlrl_core.scheduler.workload_launcher import processes_of
+from dlrl_core.spec import JobSpec
 from dlrl_core.workload.actors import GONE, death_reason
 from dlrl_core.workload.state_keeper import keeper_class
 
@@ -179,6 +181,7 @@ async def tear_down(launch: MasterLaunch, context: JobContext, ending: JobEnding
     if not context.record.state.is_final:
         _close_record(context, ending)
     if ending.state is JobState.FINISHED and launch.durable_folder is not None:
+        os.environ.update(JobSpec.from_json(launch.spec_json).global_env)  # credentials of the storage may be there
         await asyncio.to_thread(keeper.forget_durable, launch.durable_folder)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlrl_core import RLJobBuilder
+from dlrl_core.api.job import _durable_folder
 from dlrl_core.errors import JobError, PlanError, SpecError
 from dlrl_core.spec import ClassRef, JobSpec, RoleSpec
 
@@ -523,3 +524,20 @@ def test_paths_in_messages_are_the_users(tmp_path: Path):
     path.write_text("a: [1, 2\n")
     with pytest.raises(SpecError, match="conf.yaml' is not valid YAML"):
         good().config(path).build()
+
+
+@pytest.mark.parametrize(
+    ("state_folder", "expected"),
+    [
+        ("/shared", "/shared/job/run"),
+        ("/shared/", "/shared/job/run"),
+        ("s3://bucket", "s3://bucket/job/run"),
+        ("s3://bucket/folder/", "s3://bucket/folder/job/run"),
+        ("memory://", "memory://job/run"),
+    ],
+)
+def test_the_place_of_a_run_is_below_the_state_folder_a_path_or_a_url(state_folder, expected):
+    here = "sample_jobs.keeping"
+    builder = RLJobBuilder().config({}).trainer(here, "KeepingTrainer").actor(here, "Keeper")
+    spec = builder.commits(state_folder=state_folder).build().spec
+    assert _durable_folder(spec, "job", "run") == expected

@@ -12,7 +12,7 @@ from checks import wait_until
 
 from dlrl_core import RLJobBuilder
 from dlrl_core.context import FindingKind, JobContext, default_store_url, open_store
-from dlrl_core.errors import JobFailedError
+from dlrl_core.errors import DlrlError, JobFailedError
 from dlrl_state.run_memory import run_folders
 
 HERE = "sample_jobs.keeping"
@@ -59,9 +59,12 @@ def test_a_rank_whose_state_was_lost_stops_the_job_by_name_and_never_leads_to_th
     assert [one.kind for one in incidents] == [FindingKind.PROCESS_DIED, FindingKind.COMMIT_LOST]
 
 
-def test_a_commit_that_is_only_durable_is_gone_back_to_and_the_loss_is_told(ray_2_nodes_8_gpus, tmp_path):
-    job = builder(tmp_path).commits(every=1, state_folder=str(tmp_path / "durable"), durable_every=5).build()
-    handle = job.submit("older", blocking=False)
+@pytest.mark.parametrize("kind", ["folder", "url"])
+def test_a_commit_that_is_only_durable_is_gone_back_to_and_the_loss_is_told(ray_2_nodes_8_gpus, tmp_path, kind):
+    durable = tmp_path / "durable"
+    place = str(durable) if kind == "folder" else durable.as_uri()
+    job = builder(tmp_path).commits(every=1, state_folder=place, durable_every=5).build()
+    handle = job.submit(f"older-{kind}", blocking=False)
     wait_until(lambda: committed(handle) > 8 and (commits_of(handle)["durable_step"] or 0) >= 5, "commits count", 60)
     [folder] = [one / "actor-1" for one in run_folders(handle.status().view["run_id"]) if one.exists()]
     pid = pid_of(handle, "actor-1")
@@ -74,8 +77,16 @@ def test_a_commit_that_is_only_durable_is_gone_back_to_and_the_loss_is_told(ray_
     (tmp_path / "enough").touch()
     value = handle.wait(timeout=60).value
     assert value[0] == value[1] == list(range(len(value[0])))
-    told = [event.message for event in record_of("older").journal() if event.kind == "commits"]
+    told = [event.message for event in record_of(f"older-{kind}").journal() if event.kind == "commits"]
     assert any("is lost, training goes on after step" in one and "'actor-1'" in one for one in told)
+    wait_until(lambda: not [path for path in durable.rglob("*") if path.is_file()], "it is removed at the end", 30)
+
+
+def test_durable_storage_of_an_unknown_kind_is_refused_before_anything_starts(ray_2_nodes_8_gpus, tmp_path):
+    job = builder(tmp_path).commits(state_folder="s33://bucket/folder").build()
+    with pytest.raises(DlrlError, match="fsspec knows no storage of that kind"):
+        job.submit("refused", blocking=False)
+    assert "refused" not in open_store(default_store_url()).jobs()
 
 
 def test_durable_storage_that_fails_is_told_and_heals(ray_2_nodes_8_gpus, tmp_path):

@@ -15,8 +15,8 @@ from state_samples import commit, gated
 
 from dlrl_core.workload.captured_state import arrays_of, capture_arrays
 from dlrl_core.workload.state_keeper import KeeperRequest
-from dlrl_state import durable_state
 from dlrl_state.keeper import NodeMemoryKeeper
+from dlrl_state.local_storage import LocalStorage
 
 
 class Arrays:
@@ -157,8 +157,8 @@ def test_a_commit_on_durable_storage_is_held_when_memory_is_gone(committed, tmp_
 def test_a_version_is_not_written_over_while_it_is_copied_to_durable_storage(committed, monkeypatch):
 
     gate = threading.Event()
-    copy_to = durable_state._CopyJob.copy_to
-    monkeypatch.setattr(durable_state._CopyJob, "copy_to", lambda job, root: gate.wait(30) and copy_to(job, root))
+    write = LocalStorage.write
+    monkeypatch.setattr(LocalStorage, "write", lambda *args: gate.wait(30) and write(*args))
     committed.begin(commit(1), [], Arrays(1))
     committed.outcome("id1")
     committed.start_durable("id1", None)

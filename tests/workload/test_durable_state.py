@@ -1,4 +1,4 @@
-"""Copies on durable storage: whole or not there, one at a time, and every failure is known and heals."""
+"""Copies on durable storage, a folder or a URL: whole or not there, one at a time, and every failure is known and heals."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from checks import wait_until
 from state_samples import assert_is, commit, state
 
 from dlrl_core.errors import DlrlError
-from dlrl_state import durable_state
-from dlrl_state.durable_state import DurableCopies
+from dlrl_state import durable_state, local_storage
+from dlrl_state.durable_state import DurableCopies, storage_at
+from dlrl_state.durable_storage import DurableStorage
 from dlrl_state.state_memory import StateMemory, saved_state
 from dlrl_state.version_folder import Version
 
@@ -30,9 +31,19 @@ def folder(tmp_path) -> Path:
     return tmp_path / "durable"
 
 
+@pytest.fixture(params=["folder", "url"])
+def storage(request, folder) -> DurableStorage:
+    return storage_at(str(folder) if request.param == "folder" else folder.as_uri())
+
+
 @pytest.fixture
-def copies(folder) -> DurableCopies:
-    return DurableCopies(folder)
+def copies(storage) -> DurableCopies:
+    return DurableCopies(storage)
+
+
+@pytest.fixture
+def local_copies(folder) -> DurableCopies:
+    return DurableCopies(storage_at(str(folder)))
 
 
 def written(memory: StateMemory, version: int) -> Version:
@@ -47,21 +58,22 @@ def versions(copies: DurableCopies) -> list[int]:
 def test_a_copy_is_found_when_memory_is_lost(memory, copies, tmp_path):
     copies.copy(written(memory, 1))
     shutil.rmtree(tmp_path / "memory")
-    [found] = copies.held().values()
+    assert copies.held() == {"id1": commit(1)}
+    found = copies.bring("id1", StateMemory(run_id=f"test-{uuid.uuid4().hex}", workload="actor-0"))
     assert found.commit == commit(1)
     assert found.damage() is None
     assert_is(saved_state(found.folder), 1)
 
 
-def test_another_process_of_the_rank_finds_the_same_copies(memory, copies, folder):
+def test_another_process_of_the_rank_finds_the_same_copies(memory, copies, storage):
     copies.copy(written(memory, 1))
-    assert versions(DurableCopies(folder)) == [1]
+    assert versions(DurableCopies(storage_at(storage.place))) == [1]
 
 
-def test_a_copy_in_the_background_shows_while_it_runs(memory, copies, monkeypatch):
+def test_a_copy_in_the_background_shows_while_it_runs(memory, copies, storage, monkeypatch):
     gate, ended = threading.Event(), threading.Event()
-    copy_to = durable_state._CopyJob.copy_to
-    monkeypatch.setattr(durable_state._CopyJob, "copy_to", lambda job, root: gate.wait(30) and copy_to(job, root))
+    write = storage.write
+    monkeypatch.setattr(storage, "write", lambda version, progress: gate.wait(30) and write(version, progress))
     first, second = written(memory, 1), written(memory, 2)
     copies.start(first, ended.set)
     assert copies.status().copying == "id1"
@@ -83,10 +95,11 @@ def test_old_copies_go_but_the_newest_two_and_the_one_that_every_rank_has(memory
     assert sorted(copies.held()) == ["id2", "id5", "id6"]
 
 
-def test_a_full_disk_is_known_leaves_nothing_and_heals(memory, copies, folder, monkeypatch):
+def test_a_full_disk_is_known_leaves_nothing_and_heals(memory, local_copies, folder, monkeypatch):
+    copies = local_copies
     usage, first = shutil.disk_usage, written(memory, 1)
     with monkeypatch.context() as full:
-        full.setattr(durable_state.shutil, "disk_usage", lambda path: usage(path)._replace(free=100))
+        full.setattr(local_storage.shutil, "disk_usage", lambda path: usage(path)._replace(free=100))
         ended = threading.Event()
         copies.start(first, ended.set)
         assert ended.wait(30)
@@ -98,29 +111,30 @@ def test_a_full_disk_is_known_leaves_nothing_and_heals(memory, copies, folder, m
     assert versions(copies) == [2]
 
 
-def test_a_disk_that_fills_up_on_the_way_leaves_nothing(memory, copies, folder, monkeypatch):
-    def breaks(job, source, target):
+def test_a_disk_that_fills_up_on_the_way_leaves_nothing(memory, local_copies, folder, monkeypatch):
+    def breaks(source, target, progress):
         target.write_bytes(b"ha")
         raise OSError(28, os.strerror(28))
 
     with monkeypatch.context() as full:
-        full.setattr(durable_state._CopyJob, "_copy_file", breaks)
+        full.setattr(local_storage, "_copy_file", breaks)
         with pytest.raises(DlrlError, match="No space left on device"):
-            copies.copy(written(memory, 1))
+            local_copies.copy(written(memory, 1))
     assert list(folder.iterdir()) == []
-    assert copies.held() == {}
+    assert local_copies.held() == {}
 
 
-def test_a_copy_that_stands_still_is_given_up_and_never_published(memory, copies, folder, monkeypatch):
+def test_a_copy_that_stands_still_is_given_up_and_never_published(memory, local_copies, folder, monkeypatch):
     """As on storage that hangs: the thread can't be ended, but what it does later does not count."""
+    copies = local_copies
     gate, ended = threading.Event(), threading.Event()
-    copy_file = durable_state._CopyJob._copy_file
+    copy_file = local_storage._copy_file
 
-    def stalls(job, source, target):
+    def stalls(source, target, progress):
         gate.wait(30)
-        copy_file(job, source, target)
+        copy_file(source, target, progress)
 
-    monkeypatch.setattr(durable_state._CopyJob, "_copy_file", stalls)
+    monkeypatch.setattr(local_storage, "_copy_file", stalls)
     copies.start(written(memory, 1), ended.set)
     wait_until(lambda: list(folder.glob("part-*")), "the copy has begun", 10)
     copies.abandon()
@@ -136,7 +150,7 @@ def test_a_copy_that_stands_still_is_given_up_and_never_published(memory, copies
     assert copies.status().error is None
 
 
-def test_a_copy_of_a_version_that_was_written_over_meanwhile_does_not_count(memory, copies, monkeypatch):
+def test_a_copy_of_a_version_that_was_written_over_meanwhile_does_not_count(memory, copies):
     version = written(memory, 1)
     with (version.folder / "dlrl_state.bytes").open("r+b") as file:
         file.write(b"changed!")
@@ -145,13 +159,22 @@ def test_a_copy_of_a_version_that_was_written_over_meanwhile_does_not_count(memo
     assert copies.held() == {}
 
 
-def test_storage_that_can_not_be_listed_is_an_error_and_no_commits(copies, monkeypatch):
-    def hangs(root):
+def test_storage_that_can_not_be_listed_is_an_error_and_no_commits(copies, storage, monkeypatch):
+    def refuses():
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(durable_state, "published", hangs)
+    monkeypatch.setattr(storage, "held", refuses)
     assert copies.held() == {}
-    assert "can't be listed" in copies.status().error
+    assert copies.status().error == f"'{storage.place}' can't be listed: Permission denied"
+
+
+def test_storage_that_does_not_answer_is_an_error_and_no_commits(copies, storage, monkeypatch):
+    gate = threading.Event()
+    monkeypatch.setattr(durable_state, "_LIST_S", 0.2)
+    monkeypatch.setattr(storage, "held", lambda: gate.wait(30))
+    assert copies.held() == {}
+    assert copies.status().error == f"'{storage.place}' can't be listed: no answer for 0.2 s"
+    gate.set()
 
 
 def test_without_a_place_nothing_is_copied(memory):

@@ -12,6 +12,7 @@ from state_samples import assert_is, commit, state
 
 from dlrl_core.errors import DlrlError
 from dlrl_state.durable_state import DurableCopies
+from dlrl_state.local_storage import LocalStorage
 from dlrl_state.state_memory import StateMemory, saved_state
 
 WORDS = 10**6 // 8
@@ -69,7 +70,7 @@ def test_a_read_only_disk_is_told_and_heals(tmp_path, small, monkeypatch):
     monkeypatch.setenv("DLRL_MEMORY", str(tmp_path / "memory"))
     memory = StateMemory(run_id=f"test-{uuid.uuid4().hex}", workload="actor-0")
     memory.write(commit(1), [], state(1))
-    copies = DurableCopies(small / "durable")
+    copies = DurableCopies(LocalStorage(small / "durable"))
     subprocess.run(["mount", "-o", "remount,ro", small], check=True)
     with pytest.raises(DlrlError, match="Read-only file system"):
         copies.copy(memory.held()["id1"])
@@ -83,7 +84,7 @@ def test_a_full_disk_leaves_no_part(tmp_path, small, monkeypatch):
     memory = StateMemory(run_id=f"test-{uuid.uuid4().hex}", workload="actor-0")
     memory.write(commit(1), [], state(1, 30 * WORDS))
     (small / "other").write_bytes(bytes(50 * 10**6))
-    copies = DurableCopies(small / "durable")
+    copies = DurableCopies(LocalStorage(small / "durable"))
     with pytest.raises(DlrlError, match=r"it needs 0.03 GB, and 0.02 GB are free there"):
         copies.copy(memory.held()["id1"])
     assert list((small / "durable").iterdir()) == []

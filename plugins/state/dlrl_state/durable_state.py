@@ -6,55 +6,70 @@ it had written is removed, and the reason is part of the status until a copy suc
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, TimeoutError
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dlrl_core.errors import DlrlError
-from dlrl_core.workload.state_keeper import DurableStatus
-from dlrl_state.version_folder import Version, discard, new_part, publish, published, unused_parts
+from dlrl_core.workload.state_keeper import Commit, DurableStatus
+from dlrl_state.durable_storage import CopyProgress, DurableStorage, within
+from dlrl_state.local_storage import LocalStorage
+from dlrl_state.url_storage import UrlStorage, is_url
+from dlrl_state.version_folder import Version
+
+if TYPE_CHECKING:
+    from dlrl_state.state_memory import StateMemory
 
 _KEPT = 2
-_PIECE = 16 * 2**20
 _LIST_S = 30.0
-_MANIFEST_ROOM = 2**20
+
+
+def storage_at(place: str) -> DurableStorage:
+    """The storage at a path or a URL."""
+    return UrlStorage(place) if is_url(place) else LocalStorage(Path(place))
 
 
 class DurableCopies:
-    """The versions of one workload below a folder that outlives its node."""
+    """The versions of one workload on storage that outlives its node."""
 
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
+    def __init__(self, storage: DurableStorage | None) -> None:
+        self._storage = storage
         self._known: dict[str, int] | None = None
         """Ids and versions, listed once: storage may be slow, and a commit should not wait for it."""
         self._job: _CopyJob | None = None
         self._given_up: _CopyJob | None = None
         self._error: str | None = None
         self._guard = threading.Lock()
+        self._pruning = threading.Lock()
+        self._barred: set[str] = set()
+        """Ids of versions that could not be loaded: a search for one that can must not come upon them again."""
 
-    def held(self) -> dict[str, Version]:
-        """All whole versions; none, with an error in the status, if the storage does not answer in time."""
-        if self._folder is None:
+    def held(self) -> dict[str, Commit]:
+        """The commits of all whole versions; none, with an error in the status, if there is no answer in time."""
+        if self._storage is None:
             return {}
-        lister = ThreadPoolExecutor(1, thread_name_prefix="dlrl-durable-list")
         try:
-            found = lister.submit(published, self._folder).result(_LIST_S)
-        except (OSError, TimeoutError) as error:
-            self._error = f"'{self._folder}' can't be listed: {error or f'no answer for {_LIST_S:g} s'}"
+            found = within(_LIST_S, self._storage.held)
+        except OSError as error:
+            self._error = f"'{self._storage.place}' can't be listed: {error.strerror or error}"
             self._known = self._known or {}
             return {}
-        finally:
-            lister.shutdown(wait=False)
-        self._known = {id_: version.commit.version for id_, version in found.items()}
-        return found
+        self._known = {id_: commit.version for id_, commit in found.items()}
+        return {id_: commit for id_, commit in found.items() if id_ not in self._barred}
+
+    def bring(self, id_: str, memory: StateMemory) -> Version | None:
+        """The version as files of this node; None if there is no whole one. Raises OSError."""
+        commit = self.held().get(id_)
+        return None if self._storage is None or commit is None else self._storage.bring(commit, memory)
+
+    def bar(self, id_: str) -> None:
+        """Do not name this version as held until a copy was made: it could not be loaded."""
+        self._barred.add(id_)
 
     def status(self) -> DurableStatus:
-        if self._folder is None:
+        if self._storage is None:
             return DurableStatus()
         if self._known is None:
             self.held()
@@ -70,7 +85,7 @@ class DurableCopies:
         """Copy a version in the background, unless another copy is under way; `on_end` is called in any case."""
         with self._guard:
             is_stuck = self._given_up is not None and not self._given_up.ended.is_set()
-            if self._folder is None or self._job is not None or is_stuck:
+            if self._storage is None or self._job is not None or is_stuck:
                 on_end()
                 return
             job = self._job = _CopyJob(version, on_end)
@@ -82,7 +97,7 @@ class DurableCopies:
 
     def copy(self, version: Version) -> None:
         """Copy a version now; returns when it is synced. Raises DlrlError."""
-        if self._folder is None:
+        if self._storage is None:
             return
         while True:
             with self._guard:
@@ -95,6 +110,10 @@ class DurableCopies:
         if version.commit.id not in (self._known or {}):
             raise DlrlError(self._error or f"the copy of commit {version.commit.version} was given up")
 
+    @property
+    def _place(self) -> str:
+        return self._storage.place if self._storage else ""
+
     def abandon(self) -> None:
         """Give up the copy that is under way: it stops at its next byte, and is never published."""
         with self._guard:
@@ -103,28 +122,39 @@ class DurableCopies:
                 self._job, self._given_up = None, job
                 job.on_end()  # its memory may be written over: what is copied of that is never published
                 still_s = time.monotonic() - job.moved_at
-                self._error = f"a copy to '{self._folder}' stood still for {still_s:.0f} s and was given up"
+                self._error = f"a copy to '{self._place}' stood still for {still_s:.0f} s and was given up"
 
     def prune(self, on_all: str | None) -> None:
         """Remove old versions but the newest two and `on_all`, the newest that every rank is known to have."""
-        if self._folder is None or on_all is None:
+        if self._storage is None or on_all is None or not self._pruning.acquire(blocking=False):
             return
-        found = published(self._folder)
-        newest = sorted(found, key=lambda id_: found[id_].commit.version)[-_KEPT:]
+        try:
+            self._prune(self._storage, on_all)
+        except OSError:
+            pass  # a copy tells what is wrong with the storage, and the next one prunes again
+        finally:
+            self._pruning.release()
+
+    def _prune(self, storage: DurableStorage, on_all: str) -> None:
+        found = storage.held()
+        newest = sorted(found, key=lambda id_: found[id_].version)[-_KEPT:]
         for id_ in found.keys() - {*newest, on_all}:
-            discard(found[id_].folder)
+            storage.remove(found[id_])
             self._known = {one: version for one, version in (self._known or {}).items() if one != id_}
+        if on_all in found:
+            storage.sweep(found[on_all].version)
 
     def _run(self, job: _CopyJob) -> None:
-        assert self._folder is not None
+        assert self._storage is not None
         try:
-            job.copy_to(self._folder)
+            self._storage.write(job.version, job)
             if not job.is_abandoned:
                 self._known = {**(self._known or {}), job.version.commit.id: job.version.commit.version}
                 self._error = None
+                self._barred.clear()
         except OSError as error:
             if not job.is_abandoned:
-                what = f"commit {job.version.commit.version} was not copied to '{self._folder}'"
+                what = f"commit {job.version.commit.version} was not copied to '{self._place}'"
                 self._error = f"{what}: {error.strerror or error}"
         finally:
             job.ended.set()
@@ -134,46 +164,9 @@ class DurableCopies:
                     self._job = None
 
 
-class _CopyJob:
+class _CopyJob(CopyProgress):
     def __init__(self, version: Version, on_end: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
         self.version = version
         self.on_end = on_end
-        self.moved_at = time.monotonic()
-        self.is_abandoned = False
         self.ended = threading.Event()
-
-    def copy_to(self, root: Path) -> None:
-        root.mkdir(parents=True, mode=0o700, exist_ok=True)
-        for part in unused_parts(root):
-            shutil.rmtree(part, ignore_errors=True)
-        free = shutil.disk_usage(root).free
-        if free < self.version.size + _MANIFEST_ROOM:
-            raise OSError(f"it needs {self.version.size / 1e9:.2f} GB, and {free / 1e9:.2f} GB are free there")
-        part = new_part(root, self.version.commit)
-        try:
-            for file in sorted({piece.file for piece in self.version.pieces}):
-                self._copy_file(self.version.folder / file, part / file)
-            if self.version.damage_of(part, self._moved) is not None:
-                raise OSError("it was changed while it was copied")
-            publish(part, self.version.commit, self.version.pieces, is_synced=True, check=self._check)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                shutil.rmtree(part)
-            raise
-
-    def _copy_file(self, source: Path, target: Path) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with source.open("rb") as read, target.open("wb") as write:
-            while data := read.read(_PIECE):
-                self._check()
-                write.write(data)
-                write.flush()
-                os.fdatasync(write.fileno())  # piece by piece: storage that is slow is seen to move
-                self._moved()
-
-    def _moved(self) -> None:
-        self.moved_at = time.monotonic()
-
-    def _check(self) -> None:
-        if self.is_abandoned:
-            raise OSError("it was given up")

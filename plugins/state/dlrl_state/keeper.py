@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import math
-import shutil
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
+from dlrl_core.errors import DlrlError
 from dlrl_core.workload.captured_state import CapturedState
 from dlrl_core.workload.state_keeper import (
     Commit,
@@ -21,12 +21,16 @@ from dlrl_core.workload.state_keeper import (
     Neighbour,
     StateKeeper,
 )
-from dlrl_state.durable_state import DurableCopies
+from dlrl_state.durable_state import DurableCopies, storage_at
+from dlrl_state.durable_storage import within
 from dlrl_state.neighbour_copies import NeighbourCopies, Source
 from dlrl_state.run_memory import forget_run
 from dlrl_state.state_memory import StateMemory, saved_state
+from dlrl_state.url_storage import check_url, is_url
 from dlrl_state.version_folder import Version
 
+_FORGET_S = 120.0
+"""How long a job that has finished waits until its durable commits are removed."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
@@ -38,7 +42,8 @@ class NodeMemoryKeeper(StateKeeper):
         self._memory = StateMemory(
             run_id=request.run_id, workload=request.workload, role=request.role, cluster=request.cluster
         )
-        self._durable = DurableCopies(Path(request.durable) / request.workload if request.durable else None)
+        place = f"{request.durable}/{request.workload}" if request.durable else None
+        self._durable = DurableCopies(None if place is None else storage_at(place))
         self._copies = NeighbourCopies(self._memory, request)
         self._copy: _Copy | None = None
 
@@ -47,11 +52,16 @@ class NodeMemoryKeeper(StateKeeper):
         forget_run(run_id)
 
     @classmethod
-    def check_durable(cls, durable: str) -> None: ...
+    def check_durable(cls, durable: str) -> None:
+        if is_url(durable):
+            check_url(durable)
 
     @classmethod
     def forget_durable(cls, durable: str) -> None:
-        shutil.rmtree(durable, ignore_errors=True)
+        try:
+            within(_FORGET_S, storage_at(durable).remove_all)
+        except OSError as error:
+            print(f"dlrl: '{durable}' could not be removed: {error.strerror or error}", flush=True)
 
     def begin(self, commit: Commit, keep: Collection[str], workload: Any, neighbour: Neighbour | None = None) -> None:
         self.wait()
@@ -91,17 +101,20 @@ class NodeMemoryKeeper(StateKeeper):
     # ---- which versions there are
 
     def held(self) -> HeldCommits:
-        return _as_held(self._held(), self._memory)
-
-    def _held(self) -> dict[str, Version]:
-        return {**self._durable.held(), **self._memory.held()}
+        durable = {id_: commit.to_json() for id_, commit in self._durable.held().items()}
+        in_memory = _as_held(self._memory.held(), self._memory)
+        return replace(in_memory, commits={**durable, **in_memory.commits})
 
     def set_counted(self, id_: str) -> None:
         self._memory.set_counted(id_)
 
     def damage(self, id_: str) -> str | None:
         """As the contract says. A damaged version is set aside."""
-        version = self._held().get(id_)
+        try:
+            version = self._on_node(id_)
+        except OSError as error:
+            self._durable.bar(id_)
+            return f"commit {id_} could not be had from durable storage: {error.strerror or error}"
         if version is None:
             return f"there is no whole version of it in '{self._memory.place()}'"
         damage = version.damage()
@@ -109,8 +122,14 @@ class NodeMemoryKeeper(StateKeeper):
             version.set_aside()
         return damage
 
+    def _on_node(self, id_: str) -> Version | None:
+        """The version as files that can be mapped here, in memory or from durable storage. Raises OSError."""
+        return self._memory.held().get(id_) or self._durable.bring(id_, self._memory)
+
     def load(self, id_: str, workload: Any) -> None:
-        version = self._held()[id_]
+        version = self._on_node(id_)
+        if version is None:
+            raise DlrlError(f"there is no whole version of commit {id_} in '{self._memory.place()}'")
         with self._memory.pinned(version):
             saved = saved_state(version.folder)
             if saved is not None:

@@ -17,7 +17,7 @@ import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from dlrl_core.workload.captured_state import CapturedState, SavedState
 from dlrl_core.workload.state_keeper import Commit
@@ -38,6 +38,7 @@ from dlrl_state.version_folder import (
     publish,
     published,
     read_version,
+    sizes_of_files,
     this_process,
     unused_parts,
 )
@@ -45,6 +46,8 @@ from dlrl_state.version_folder import (
 _INDEX = "dlrl_state.json"
 _BYTES = "dlrl_state.bytes"
 _POOL = "pool"
+
+Result = TypeVar("Result")
 
 
 class StateMemory:
@@ -137,8 +140,7 @@ class StateMemory:
         """Copy the buffers and publish them; returns the processor time that this took.
 
         `on_copied` is called when the captured memory is not needed any more; other ranks may still copy what they hold
-        alike with this one. All other versions but those to keep are removed first, or written over. A root whose
-        memory other ranks have taken meanwhile is left for the next one.
+        alike with this one. All other versions but those to keep are removed first, or written over.
         """
         copied = threading.Event()
 
@@ -146,12 +148,19 @@ class StateMemory:
             copied.set()
             on_copied()
 
+        return self._with_room(lambda: self._write(commit, keep, captured, end), copied)
+
+    def _with_room(self, write: Callable[[], Result], copied: threading.Event | None = None) -> Result:
+        """Write; a root whose memory other ranks have taken meanwhile is left for the next one.
+
+        Once `copied` is set, what is captured may have changed, and it is not tried again.
+        """
         while True:
             try:
-                return self._write(commit, keep, captured, end)
+                return write()
             except OSError as error:
                 is_last = len(self._full) + 1 >= len(memory_roots())
-                if error.errno != errno.ENOSPC or self._root is None or is_last or copied.is_set():
+                if error.errno != errno.ENOSPC or self._root is None or is_last or (copied and copied.is_set()):
                     raise
                 self._full.add(self._root)
                 self._root = None
@@ -192,12 +201,14 @@ class StateMemory:
         Pieces that the newest version here has too are copied from that; `fill` gets the others, each with its memory.
         What ranks hold alike is got once a node. Raises OSError if their bytes are not those that were written.
         """
-        if commit.id in self.held():
-            return
+        if commit.id not in self.held():
+            self._with_room(lambda: self._receive(commit, pieces, keep, fill))
+
+    def _receive(self, commit: Commit, pieces: Sequence[Piece], keep: Collection[str], fill: Fill) -> None:
         files: dict[str, list[Piece]] = {}
         for piece in pieces:
             files.setdefault(piece.file, []).append(piece)
-        sizes = {file: max(piece.start + piece.size for piece in found) for file, found in files.items()}
+        sizes = sizes_of_files(pieces)
         groups = {file: group for file in files if (group := group_of(file)) is not None}
         root = self._prepared(commit, keep, sum(sizes.values()), next(iter(groups.values()), None))
         before = published(root)

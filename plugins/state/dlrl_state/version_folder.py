@@ -95,6 +95,19 @@ class Version:
         return None
 
 
+def sizes_of_files(pieces: Iterable[Piece]) -> dict[str, int]:
+    """How long the files of these pieces have to be, in the order of their names."""
+    sizes: dict[str, int] = {}
+    for piece in sorted(pieces, key=lambda piece: piece.file):
+        sizes[piece.file] = max(sizes.get(piece.file, 0), piece.start + piece.size)
+    return sizes
+
+
+def folder_name(commit: Commit) -> str:
+    """The name of a published version: unique, as the id is."""
+    return f"{commit.version}-{commit.id}"
+
+
 def this_process() -> tuple[int, int]:
     """Process id and start: together they name one process of this machine, whatever its clock does."""
     return os.getpid(), _started(os.getpid())
@@ -190,7 +203,7 @@ def publish(
 
     One of that name stays, and the part is removed.
     """
-    target = part.with_name(f"{commit.version}-{commit.id}")
+    target = part.with_name(folder_name(commit))
     writer = this_process()
     manifest = {
         "schema": _SCHEMA,
@@ -271,10 +284,7 @@ def read_version(folder: Path) -> Version | None:
     try:
         told = json.loads((folder / _MANIFEST).read_text())
         pieces = tuple(Piece(**piece) for piece in told["pieces"])
-        needed: dict[str, int] = {}
-        for piece in pieces:
-            needed[piece.file] = max(needed.get(piece.file, 0), piece.start + piece.size)
-        if any((folder / file).stat().st_size < size for file, size in needed.items()):
+        if any((folder / file).stat().st_size < size for file, size in sizes_of_files(pieces).items()):
             return None
         pid, started = told["writer"]
         return Version(
