@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from dlrl_core.workload.state_keeper import Commit, DurableStatus
 
 _REMEMBERED = 3
+_AIM = 0.8
+"""The part of a budget that is spent: what a commit disturbs besides, such as caches, is not measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +53,7 @@ class CommitBudget:
         if self._last is None or not self._costs:
             return True
         trained_s = now - self._last
-        return trained_s >= self._pace.at_least_s or trained_s * self._pace.budget >= self.cost_s
+        return trained_s >= self._pace.at_least_s or trained_s * self._pace.budget * _AIM >= self.cost_s
 
     def committed(self, now: float) -> None:
         """The step was committed, and training goes on now."""
@@ -77,9 +79,10 @@ class CommitBudget:
         if self._pace.every is not None:
             return self._pace.every
         step_s = sum(self._steps) / len(self._steps) if self._steps else 0.0
-        if not step_s or self._pace.budget * step_s >= self.cost_s:
+        budget = self._pace.budget * _AIM
+        if not step_s or budget * step_s >= self.cost_s:
             return 1
-        return max(1, -int(-min(self.cost_s / self._pace.budget, self._pace.at_least_s) // step_s))
+        return max(1, -int(-min(self.cost_s / budget, self._pace.at_least_s) // step_s))
 
     def reason(self) -> str:
         """How often, and why, in one sentence."""

@@ -44,12 +44,15 @@ class _Pending:
     began_s: float
     """How long the trainer waited for its beginning."""
     is_copied: bool
+    given: frozenset[str]
+    """The ranks whose neighbours copy it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Securing:
-    """Copies that neighbours make of the last commit that counts."""
+    """Copies that neighbours make of a commit that counts."""
 
+    id: str
     refs: dict[str, Any]
 
 
@@ -80,8 +83,6 @@ class Commits:
         self._own = own
         """Keeps the commits of a job without state, on the trainer's node."""
         self._neighbours = neighbours
-        self._lonely: str | None = None
-        """Why the last commit is in the memory of one node only."""
         self._securing: _Securing | None = None
         self._tried_at = 0.0
         self._turns = DurableTurns(durable_every)
@@ -167,10 +168,11 @@ class Commits:
         plain = _checked(progress)
         with self._lock:
             is_due = self._budget.is_due(time.perf_counter()) or is_durable
-            if not is_due:
+            is_awaited = is_durable or self._budget.is_fixed
+            if not is_due or (self._is_under_way() and not is_awaited):
                 return
             self._conclude()
-            if self._is_memory_taken(is_awaited=is_durable or self._budget.is_fixed):
+            if self._is_memory_taken(is_awaited=is_awaited):
                 return
             self._newest += 1
             count = self._counted.count + 1 if self._counted else 1
@@ -186,11 +188,13 @@ class Commits:
         if not self._stateful:
             self._commit_own(new, keep)
             return
-        begun = [one.ray_actor.begin_commit.remote(text, keep, self._neighbours.of(one.name)) for one in self._stateful]
+        neighbours = {one.name: self._neighbours.waited_for(one.name) for one in self._stateful}
+        begun = [one.ray_actor.begin_commit.remote(text, keep, neighbours[one.name]) for one in self._stateful]
         self._directory.answers(begun, "begin_commit", self._stateful)
         refs = [workload.ray_actor.commit_outcome.remote(new.id) for workload in self._stateful]
         seconds = time.perf_counter() - began
-        self._pending = _Pending(commit=new, refs=refs, began_s=seconds, is_copied=is_copied)
+        given = frozenset(name for name, neighbour in neighbours.items() if neighbour)
+        self._pending = _Pending(commit=new, refs=refs, began_s=seconds, is_copied=is_copied, given=given)
         if is_durable:
             self._conclude()
             if self._trouble is not None:
@@ -215,7 +219,7 @@ class Commits:
             if pending is None:
                 self._secure()
                 return
-            if len(ray.wait(pending.refs, num_returns=len(pending.refs), timeout=0)[1]):
+            if self._is_under_way():
                 return
             try:
                 self._heard(pending, ray.get(pending.refs))
@@ -223,6 +227,10 @@ class Commits:
                 return  # the trainer's own thread meets that death
         finally:
             self._lock.release()
+
+    def _is_under_way(self) -> bool:
+        """Whether a rank still copies the pending commit, or its neighbour does."""
+        return self._pending is not None and not _are_there(self._pending.refs)
 
     def finish(self) -> None:
         """Training is over: wait for the last commit. A process that died meanwhile is not missed any more."""
@@ -253,7 +261,8 @@ class Commits:
             self.last = self._counted
             self._tell()
             return
-        self._neighbours_told({one.name: heard.neighbour_error for one, heard in self._with(outcomes)})
+        copied = {one.name: heard.neighbour_error for one, heard in self._with(outcomes) if one.name in pending.given}
+        self._neighbours.heard(copied, is_last=True)
         self._count(pending.commit)
         for workload in self._stateful:
             workload.ray_actor.counted.remote(pending.commit.id, pending.is_copied, self._turns.on_all)
@@ -261,26 +270,22 @@ class Commits:
     def _with(self, outcomes: Sequence[CommitOutcome]) -> Iterable[tuple[WorkloadHandle, CommitOutcome]]:
         return zip(self._stateful, outcomes, strict=True)
 
-    def _neighbours_told(self, errors: dict[str, str | None]) -> None:
-        self._securing = None
-        self._neighbours.heard(errors)
-        self._lonely = next((f"of '{name}': {error}" for name, error in errors.items() if error), None)
-
     def _secure(self) -> None:
         """Have neighbours copy the last commit where they do not hold it: after a way back, or the loss of one."""
         if self._securing is None:
             without = self._neighbours.without_copy() if self._counted and not self._directory.is_behind else []
             if without and time.monotonic() - self._tried_at > _TRY_AGAIN_S:
                 self._tried_at = time.monotonic()
-                self._securing = _Securing(refs={name: self._given(name) for name in without})
+                refs = {name: self._given(name) for name in without}
+                self._securing = _Securing(id=self._counted.id if self._counted else "", refs=refs)
             return
-        refs = self._securing.refs
-        if len(ray.wait(list(refs.values()), num_returns=len(refs), timeout=0)[1]):
+        securing = self._securing
+        if not _are_there(list(securing.refs.values())):
             return
-        try:
-            self._neighbours_told({name: ray.get(ref) for name, ref in refs.items()})
-        except (RayTaskError, *LOST):
-            self._securing = None  # the trainer's own thread meets that death
+        self._securing = None
+        with contextlib.suppress(RayTaskError, *LOST):  # the trainer's own thread meets that death
+            copied = {name: ray.get(ref) for name, ref in securing.refs.items()}
+            self._neighbours.heard(copied, is_last=self._counted is not None and securing.id == self._counted.id)
         self._tell()
 
     def _given(self, name: str) -> Any:
@@ -324,7 +329,7 @@ class Commits:
                 size=self._size,
                 trouble=self._trouble,
                 nodes=2 if self._neighbours.is_on and not self._neighbours.without_copy() else 1,
-                neighbour_trouble=self._lonely,
+                neighbour_trouble=self._neighbours.trouble,
                 durable_step=None if step is None else step + 1,
                 durable_at=at,
                 is_copying=self._turns.copying is not None,
@@ -341,12 +346,17 @@ class Commits:
         return self._on_all("keeper", method, *args)
 
 
+def _are_there(refs: list[Any]) -> bool:
+    return not ray.wait(refs, num_returns=len(refs), timeout=0)[1]
+
+
 def _cost_s(outcomes: Sequence[CommitOutcome]) -> float:
     """What a commit took from training: the longest wait of a call, and the machines' processors for the copy."""
     shares: dict[str, float] = {}
     for one in outcomes:
         shares[one.machine] = shares.get(one.machine, 0.0) + one.cpu_s / one.cores
-    return max((one.waited_s for one in outcomes), default=0.0) + max(shares.values(), default=0.0)
+    waited_s = max((one.waited_s + one.interpreter_s for one in outcomes), default=0.0)
+    return waited_s + max(shares.values(), default=0.0)
 
 
 def _checked(progress: dict[str, Any]) -> dict[str, Any]:

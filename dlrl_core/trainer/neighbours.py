@@ -57,6 +57,8 @@ class Neighbours:
         self._chosen_at = -1
         self._without: set[str] = set()
         """Ranks whose neighbour does not hold the last commit that counts, as far as is known."""
+        self._failed: dict[str, str] = {}
+        """Ranks whose neighbour could not copy a commit, and why: no commit waits for it again before it has one."""
 
     @property
     def is_on(self) -> bool:
@@ -67,8 +69,19 @@ class Neighbours:
         if not self.is_on:
             return None
         self._choose()
+        if name not in self._chosen:
+            return None
         holder = self._directory.named(self._chosen[name])
         return Neighbour(name=holder.name, ray_actor=holder.ray_actor)
+
+    def waited_for(self, name: str) -> Neighbour | None:
+        """The neighbour for whose copy a commit of this rank waits before it counts."""
+        return None if name in self._failed else self.of(name)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why there is no copy, in one sentence; None if there is."""
+        return next((f"the commit of '{name}' has no copy: {why}" for name, why in self._failed.items()), None)
 
     def without_copy(self) -> list[str]:
         """Ranks of whose last commit no neighbour holds a copy."""
@@ -77,17 +90,21 @@ class Neighbours:
         self._choose()
         return [name for name in self._stateful if name in self._without]
 
-    def heard(self, errors: Mapping[str, str | None]) -> None:
-        """What became of the copies of these ranks' last commit."""
+    def heard(self, errors: Mapping[str, str | None], *, is_last: bool) -> None:
+        """What became of the copies of these ranks' commit, which is the last that counts, or an older one."""
         for name, error in errors.items():
-            if error is None:
-                self._without.discard(name)
-            else:
+            if error is not None:
                 self._without.add(name)
+                self._failed[name] = error
+                continue
+            self._failed.pop(name, None)
+            if is_last:
+                self._without.discard(name)
 
     def forget(self) -> None:
         """Training went back: whether the neighbours hold copies of the commit gone back to is not known."""
         self._without = set(self._stateful)
+        self._failed = {}
 
     def _choose(self) -> None:
         if self._chosen_at == self._directory.version:
@@ -95,7 +112,9 @@ class Neighbours:
         self._chosen_at = self._directory.version
         nodes = {one.name: one.node_id for one in self._directory.workloads}
         before, self._chosen = self._chosen, neighbours_of(self._stateful, nodes, self._domains(), self._chosen)
-        self._without |= {name for name, holder in self._chosen.items() if before.get(name, holder) != holder}
+        changed = {name for name, holder in self._chosen.items() if before.get(name, holder) != holder}
+        self._without |= changed
+        self._failed = {name: why for name, why in self._failed.items() if name not in changed}
 
     def _domains(self) -> dict[str, str]:
         if self._domain_label is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 _PIECE = 64 * 2**20
 
@@ -19,6 +19,14 @@ class StateBuffer(Protocol):
 
     def copy_to(self, target: memoryview) -> None:
         """Copy all bytes to `target`, which has that size. Called in a thread; large copies release the GIL."""
+
+
+@runtime_checkable
+class DivisibleBuffer(StateBuffer, Protocol):
+    """A buffer of which ranges can be copied by themselves: several ranks that hold it alike then share the work."""
+
+    def part(self, start: int, size: int) -> StateBuffer:
+        """That range of its bytes."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,9 @@ class HostBuffer:
         for start in range(0, self.size, _PIECE):  # ctypes releases the GIL for each piece
             ctypes.memmove(to + start, self.address + start, min(_PIECE, self.size - start))
 
+    def part(self, start: int, size: int) -> HostBuffer:
+        return HostBuffer(self.address + start, size, self.owner)
+
 
 @dataclass(frozen=True, kw_only=True)
 class CapturedState:
@@ -49,7 +60,8 @@ class CapturedState:
     buffers: Mapping[str, StateBuffer]
     alike: Mapping[str, str] = field(default_factory=dict)
     """Of buffers that several ranks of the role hold with the same bytes, a name of that content: the same name on all
-    these ranks. Of ranks on one node, one keeps it."""
+    these ranks. It is kept once a node, from whichever of them copies it; at the first commit of a process, a rank with
+    other bytes is refused."""
 
     @property
     def size(self) -> int:

@@ -10,6 +10,7 @@ import abc
 import json
 import os
 import platform
+import threading
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
@@ -62,8 +63,10 @@ class CommitOutcome:
     waited_s: float
     """How long calls of this rank waited for the copy."""
     cpu_s: float
-    """Processor time of the copy."""
+    """Processor time of the copy, for which no call had to wait."""
     durable: DurableStatus
+    interpreter_s: float = 0.0
+    """Processor time of Python code besides, during which no call of this process ran."""
     neighbour_error: str | None = None
     """Why the neighbour that was asked to hold a copy does not; None if it does, or none was asked."""
     machine: str = field(default_factory=platform.node)
@@ -215,3 +218,20 @@ def keeper_class(path: str) -> type[StateKeeper]:
     module, _, name = path.partition(":")
     found: type[StateKeeper] = getattr(import_module(module), name)
     return found
+
+
+class LateKeeper:
+    """A keeper that is loaded when it is first needed: a workload without state may never need it."""
+
+    def __init__(self, path: str, request: KeeperRequest) -> None:
+        self._path = path
+        self._request = request
+        self._guard = threading.Lock()
+        self.loaded: StateKeeper | None = None
+
+    def get(self) -> StateKeeper:
+        """The keeper, loaded by the first call."""
+        with self._guard:
+            if self.loaded is None:
+                self.loaded = keeper_class(self._path)(self._request)
+            return self.loaded

@@ -36,13 +36,7 @@ from dlrl_core.workload.process import (
     show_devices,
     thread_stacks,
 )
-from dlrl_core.workload.state_keeper import (
-    Commit,
-    CommitOutcome,
-    KeeperRequest,
-    Neighbour,
-    keeper_class,
-)
+from dlrl_core.workload.state_keeper import Commit, CommitOutcome, KeeperRequest, LateKeeper, Neighbour, StateKeeper
 
 CONCURRENCY_GROUPS = (("control", 2), ("watch", 2), ("commits", 4), ("copies", 4))
 """Name and threads; `coroutines` is added with the role's `concurrency`."""
@@ -87,14 +81,15 @@ class WorkloadHost:
         self._slots: dict[int, str] = {}
         self._faults = FaultInjector(is_allowed=launch.allow_chaos, owner=f"workload '{launch.identity.name}'")
         self._init_results: list[tuple[str, Any]] = []
-        self._committed = keeper_class(launch.state_keeper)(
+        self._keeper = LateKeeper(
+            launch.state_keeper,
             KeeperRequest(
                 run_id=launch.identity.run_id,
                 workload=launch.identity.name,
                 role=str(launch.identity.role),
                 durable=launch.durable_folder,
                 cluster=ray.get_runtime_context().gcs_address,
-            )
+            ),
         )
         self._reading: frozenset[str] = frozenset()
         """Methods that leave the workload's state as it is."""
@@ -106,6 +101,10 @@ class WorkloadHost:
     def __repr__(self) -> str:
         """How Ray names this process where the driver shows its output."""
         return self._identity.name
+
+    @property
+    def _committed(self) -> StateKeeper:
+        return self._keeper.get()
 
     # ---- start-up, in this order
 
@@ -204,8 +203,8 @@ class WorkloadHost:
     ) -> Any:
         given = [_resolved(arg) for arg in args]  # an error here is that of an upstream call, not of this method
         named = {key: _resolved(arg) for key, arg in kwargs.items()}
-        if method not in self._reading:
-            self._committed.wait()
+        if self._keeper.loaded is not None and method not in self._reading:
+            self._keeper.loaded.wait()
         try:
             if self._faults and call is None:
                 self._faults.before_call(method)
@@ -373,6 +372,8 @@ class WorkloadHost:
             self._committed.forget_run(self._identity.run_id)
 
     def _push_reports(self) -> None:
+        if self._is_stateful():
+            self._keeper.get()  # while the trainer is told that this process is ready
         while not self._ended.wait(self._launch.report_period_s):
             try:
                 self._master.report.remote(self._report())

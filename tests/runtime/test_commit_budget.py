@@ -23,13 +23,13 @@ def committed_steps(pace: CommitPace, *, step_s: float, cost_s: float, steps: in
 
 
 @pytest.mark.parametrize(
-    ("step_s", "cost_s", "apart"), [(10, 0.01, 1), (10, 0.29, 1), (10, 0.31, 2), (1, 0.295, 10), (100, 27, 9)]
+    ("step_s", "cost_s", "apart"), [(10, 0.01, 1), (10, 0.23, 1), (10, 0.25, 2), (1, 0.235, 10), (100, 21.5, 9)]
 )
 def test_commits_take_at_most_their_share_of_the_time(step_s, cost_s, apart):
     found = committed_steps(CommitPace(at_least_s=1e9), step_s=step_s, cost_s=cost_s)
     assert found[0] == 1
     assert {after - before for before, after in itertools.pairwise(found)} == {apart}
-    assert len(found[1:]) * cost_s <= 0.0301 * 100 * step_s
+    assert len(found[1:]) * cost_s <= 0.0241 * 100 * step_s, "with something left for what is not measured"
 
 
 def test_after_a_while_a_commit_is_due_whatever_it_costs():
@@ -46,7 +46,7 @@ def test_a_larger_budget_commits_more_often():
     def count(share: float) -> int:
         return len(committed_steps(CommitPace(budget=share, at_least_s=1e9), step_s=1, cost_s=0.2))
 
-    assert count(0.01) < count(0.03) < count(0.21) == 100
+    assert count(0.01) < count(0.03) < count(0.26) == 100
 
 
 def test_the_pace_is_told_with_its_reason():
@@ -57,8 +57,8 @@ def test_the_pace_is_told_with_its_reason():
         if budget.is_due(now):
             budget.committed(now)
             budget.costs(0.3)
-    assert budget.reason() == "every 5 steps: one takes 0.3 s, a step 2 s, the budget is 3.00%"
-    assert budget.steps_apart == 5
+    assert budget.reason() == "every 7 steps: one takes 0.3 s, a step 2 s, the budget is 3.00%"
+    assert budget.steps_apart == 7
     asked = CommitBudget(CommitPace(every=7))
     assert (asked.reason(), asked.steps_apart) == ("every 7 steps, as asked", 7)
 

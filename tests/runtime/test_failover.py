@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import ray
 from checks import wait_until
 from soak import exactness
 
@@ -16,6 +17,7 @@ from dlrl_core.api.job_handle import JobHandle
 from dlrl_core.context import JobContext, default_store_url, open_store
 from dlrl_core.errors import DlrlError, JobNotFoundError
 from dlrl_core.roles import MASTER
+from dlrl_core.scheduler import workload_launcher
 from dlrl_core.scheduler.workload_launcher import find_actor
 
 pytestmark = pytest.mark.usefixtures("ray_2_nodes_8_gpus")
@@ -52,6 +54,15 @@ def is_running(name: str) -> bool:
         return context_of(name).record.state == "running"
     except JobNotFoundError:
         return False
+
+
+def test_classes_are_exported_ahead_so_that_starting_a_process_does_not_export_them(monkeypatch):
+    workload_launcher.export_classes({7})
+    exports = ray._private.worker.global_worker.function_actor_manager
+    monkeypatch.setattr(exports, "export_actor_class", lambda *_: pytest.fail("it was exported when it was started"))
+    groups = (*workload_launcher.workload_host.CONCURRENCY_GROUPS, ("coroutines", 7))
+    host = workload_launcher._actor_class(workload_launcher.WorkloadHost, groups).options(num_cpus=0).remote(None)
+    ray.kill(host)
 
 
 def test_chaos_refuses_a_job_that_does_not_allow_it():

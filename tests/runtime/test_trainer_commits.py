@@ -32,7 +32,9 @@ class Told:
         self.commit, self.report = commit, report
 
 
-def commits_of(job: JobStandIn, *, known: Commit | None = None, told: Told | None = None, every: int = 1) -> Commits:
+def commits_of(
+    job: JobStandIn, *, known: Commit | None = None, told: Told | None = None, every: int | None = 1
+) -> Commits:
     return Commits(
         job.directory,
         job.handles_of("actor"),
@@ -117,6 +119,62 @@ def test_a_durable_commit_is_never_left_out():
         handle.ray_actor.will += [None, outcome(), None, None, DurableStatus()]
     commits.commit(0, {}, is_durable=True)
     assert [process.done["make_durable"] for process in job.processes.values()] == [1, 1]
+
+
+# ---- neighbours
+
+
+def on_two_nodes(job: JobStandIn) -> JobStandIn:
+    for handle in job.handles_of("actor"):
+        handle.node_id = f"node-{handle.rank}"
+    return job
+
+
+def counted(commits: Commits, job: JobStandIn, step: int, *outcomes: CommitOutcome) -> None:
+    commit(commits, job, step, *outcomes)
+    commits.poll()
+    for process in job.processes.values():
+        process.will.clear()
+
+
+def test_a_commit_whose_neighbour_has_no_copy_counts_and_that_is_told():
+    job, told = on_two_nodes(JobStandIn("actor")), Told()
+    commits = commits_of(job, told=told)
+    counted(commits, job, 0)
+    assert (told.report.nodes, told.report.neighbour_trouble) == (2, None)
+    no_copy = CommitOutcome(
+        error=None, size=1, waited_s=0, cpu_s=0, durable=DurableStatus(), neighbour_error="'actor-1' has no room"
+    )
+    counted(commits, job, 1, no_copy, outcome())
+    assert told.commit.step == 1
+    assert told.report.nodes == 1
+    assert told.report.neighbour_trouble == "the commit of 'actor-0' has no copy: 'actor-1' has no room"
+
+
+def test_a_neighbour_that_failed_is_not_waited_for_again_until_it_has_a_copy(monkeypatch):
+    monkeypatch.setattr("dlrl_core.trainer.commits._TRY_AGAIN_S", 0.0)
+    job, told = on_two_nodes(JobStandIn("actor")), Told()
+    commits = commits_of(job, told=told)
+    no_copy = CommitOutcome(
+        error=None, size=1, waited_s=0, cpu_s=0, durable=DurableStatus(), neighbour_error="'actor-1' has no room"
+    )
+    counted(commits, job, 0, no_copy, outcome())
+    assert commits._neighbours.waited_for("actor-0") is None
+    job.processes["actor-0"].will.append(None)  # of `give`: it has one now
+    commits.poll()
+    commits.poll()
+    assert job.processes["actor-0"].done["give"] == 1
+    assert (told.report.nodes, told.report.neighbour_trouble) == (2, None)
+    assert commits._neighbours.waited_for("actor-0") is not None
+
+
+def test_within_a_budget_a_commit_that_a_neighbour_still_copies_is_not_waited_for():
+    job = on_two_nodes(JobStandIn("actor"))
+    commits = commits_of(job, every=None)
+    late = Ref(outcome(), is_pending=True)
+    commit(commits, job, 0, outcome(), late)
+    commits.commit(1, {}, is_durable=False)
+    assert job.processes["actor-0"].done["begin_commit"] == 1
 
 
 # ---- deaths and errors

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from checks import wait_until
 
 from dlrl_vllm.owned_files import sweep
 
@@ -32,7 +33,7 @@ def handle(tmp_path: Path) -> Iterator[str]:
     before = memory()
     yield f"ipc://{tmp_path}/s.sock"
     sweep()
-    assert memory() <= before
+    wait_until(lambda: memory() <= before, "all of it is removed")  # another program may be sending, for a moment
 
 
 def memory() -> set[Path]:

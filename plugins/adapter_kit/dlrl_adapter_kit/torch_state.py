@@ -37,6 +37,10 @@ class TensorBuffer:
             flat = torch.frombuffer(target, dtype=self.tensor.dtype)
             flat.view(self.tensor.shape).copy_(self.tensor)
 
+    def part(self, start: int, size: int) -> TensorBuffer:
+        flat = self.tensor.detach().contiguous().flatten().view(torch.uint8)
+        return TensorBuffer(flat[start : start + size])
+
 
 def capture_tree(tree: Any, *, alike: Callable[[str], str | None] = lambda _: None) -> CapturedState:
     """The tree as it is now, by reference. Raises TypeError with the place of a value that can't be written.

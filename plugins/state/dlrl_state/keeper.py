@@ -39,7 +39,9 @@ class NodeMemoryKeeper(StateKeeper):
 
     def __init__(self, request: KeeperRequest) -> None:
         self._request = request
-        self._memory = StateMemory(run_id=request.run_id, workload=request.workload, cluster=request.cluster)
+        self._memory = StateMemory(
+            run_id=request.run_id, workload=request.workload, role=request.role, cluster=request.cluster
+        )
         place = f"{request.durable}/{request.workload}" if request.durable else None
         self._durable = DurableCopies(None if place is None else storage_at(place))
         self._copies = NeighbourCopies(self._memory, request)
@@ -69,7 +71,7 @@ class NodeMemoryKeeper(StateKeeper):
         if hasattr(workload, "capture_state"):
             captured: CapturedState = workload.capture_state()
             self._copy = copy
-            copy.start(captured.size, lambda: self._memory.write(commit, keep, captured))
+            copy.start(captured.size, lambda: self._memory.write(commit, keep, captured, copy.end))
         else:
             copy.do(lambda: self._memory.write_files(commit, keep, lambda part: workload.save_state(str(part))))
             self._copy = copy
@@ -90,6 +92,7 @@ class NodeMemoryKeeper(StateKeeper):
             error=copy.error,
             size=copy.size,
             waited_s=copy.waited_s,
+            interpreter_s=copy.interpreter_s,
             cpu_s=copy.cpu_s + self._copies.take_cpu_s(),
             durable=self._durable.status(),
             neighbour_error=copy.neighbour_error,
@@ -201,6 +204,7 @@ class _Copy:
         """When the first call began to wait for it."""
         self.ended_at = math.inf
         self.cpu_s = 0.0
+        self.interpreter_s = 0.0
         self.ended = threading.Event()
         """The state may change."""
         self.settled = threading.Event()
@@ -214,7 +218,7 @@ class _Copy:
             if error.errno not in _NO_ROOM:
                 raise
             self.error = self._not_kept(error)
-        self._end()
+        self.end()
         threading.Thread(target=self._settle, name="dlrl-give", daemon=True).start()
 
     def start(self, size: int, write: Callable[[], float]) -> None:
@@ -223,6 +227,7 @@ class _Copy:
         threading.Thread(target=self._run, args=(write,), name="dlrl-commit", daemon=True).start()
 
     def _run(self, write: Callable[[], float]) -> None:
+        began = time.thread_time()
         try:
             self.cpu_s = write()
         except OSError as error:
@@ -230,7 +235,8 @@ class _Copy:
         except Exception as error:  # noqa: BLE001 - a buffer of an adapter; the trainer gets it with the outcome
             self.error = f"commit {self.commit.version} could not be copied: {type(error).__name__}: {error}"
         finally:
-            self._end()
+            self.interpreter_s = time.thread_time() - began
+            self.end()
         self._settle()
 
     def _settle(self) -> None:
@@ -242,9 +248,11 @@ class _Copy:
     def waited_s(self) -> float:
         return max(0.0, self.ended_at - self.wait_began) if self.wait_began < math.inf else 0.0
 
-    def _end(self) -> None:
-        self.ended_at = time.perf_counter()
-        self.ended.set()
+    def end(self) -> None:
+        """What is captured is not needed any more."""
+        if not self.ended.is_set():
+            self.ended_at = time.perf_counter()
+            self.ended.set()
 
     def _not_kept(self, error: OSError) -> str:
         return f"commit {self.commit.version} could not be kept in memory: {error}"

@@ -15,26 +15,29 @@ import mmap
 import os
 import shutil
 import threading
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TypeVar
 
-import xxhash
-
 from dlrl_core.workload.captured_state import CapturedState, SavedState
 from dlrl_core.workload.state_keeper import Commit
+from dlrl_state.alike_buffers import ALIGNED, AlikeCopying, alike_layout, copy_buffers, receive_alike
+from dlrl_state.alike_content import AlikeContent, bytes_in, group_of
 from dlrl_state.run_memory import CLUSTER, LOCK, is_own, memory_roots, own_folder, run_folders, sweep
 from dlrl_state.version_folder import (
+    Fill,
     Piece,
+    Span,
     Version,
+    dead_parts,
     discard,
+    fill_pieces,
     is_alive,
     new_part,
     pieces_of_files,
     publish,
     published,
+    read_version,
     sizes_of_files,
     this_process,
     unused_parts,
@@ -43,8 +46,6 @@ from dlrl_state.version_folder import (
 _INDEX = "dlrl_state.json"
 _BYTES = "dlrl_state.bytes"
 _POOL = "pool"
-_ALIGNED = 64
-_LANES = 2
 
 Result = TypeVar("Result")
 
@@ -52,9 +53,10 @@ Result = TypeVar("Result")
 class StateMemory:
     """The versions of one workload on this machine."""
 
-    def __init__(self, *, run_id: str, workload: str, cluster: str = "") -> None:
+    def __init__(self, *, run_id: str, workload: str, role: str = "", cluster: str = "") -> None:
         self._run_id = run_id
         self._workload = workload
+        self._role = role
         self._cluster = cluster
         self._root: Path | None = None
         self._locks: dict[Path, IO[str]] = {}
@@ -63,6 +65,7 @@ class StateMemory:
         self._pinned: set[str] = set()
         self._full: set[Path] = set()
         """Roots that had no room left when they were written to."""
+        self._is_alike_checked = False
 
     def held(self) -> dict[str, Version]:
         """All whole versions, by the id of their commit."""
@@ -115,14 +118,10 @@ class StateMemory:
         """
         root = self._prepared(commit, keep, 0)
         shutil.rmtree(root / _POOL, ignore_errors=True)
-        part = new_part(root, commit)
-        try:
+        with _new_part(root, commit) as part:
             fill(part)
             publish(part, commit, pieces := pieces_of_files(part))
             return sum(piece.size for piece in pieces)
-        except BaseException:
-            shutil.rmtree(part, ignore_errors=True)
-            raise
 
     def _hold(self, run: Path) -> None:
         """Hold a lock on the run's folder as long as this process lives; it tells living runs from dead ones."""
@@ -131,66 +130,93 @@ class StateMemory:
             fcntl.flock(file, fcntl.LOCK_SH)
             self._locks[run] = file
 
-    def write(self, commit: Commit, keep: Collection[str], captured: CapturedState) -> float:
+    def write(
+        self,
+        commit: Commit,
+        keep: Collection[str],
+        captured: CapturedState,
+        on_copied: Callable[[], None] = lambda: None,
+    ) -> float:
         """Copy the buffers and publish them; returns the processor time that this took.
 
-        All other versions but those to keep are removed first, or written over.
+        `on_copied` is called when the captured memory is not needed any more; other ranks may still copy what they hold
+        alike with this one. All other versions but those to keep are removed first, or written over.
         """
-        return self._with_room(lambda: self._write(commit, keep, captured))
+        copied = threading.Event()
 
-    def _with_room(self, write: Callable[[], Result]) -> Result:
+        def end() -> None:
+            copied.set()
+            on_copied()
+
+        return self._with_room(lambda: self._write(commit, keep, captured, end), copied.is_set)
+
+    def _with_room(self, write: Callable[[], Result], is_too_late: Callable[[], bool] = lambda: False) -> Result:
         """Write; a root whose memory other ranks have taken meanwhile is left for the next one."""
         while True:
             try:
                 return write()
             except OSError as error:
-                if error.errno != errno.ENOSPC or self._root is None or len(self._full) + 1 >= len(memory_roots()):
+                is_last = len(self._full) + 1 >= len(memory_roots())
+                if error.errno != errno.ENOSPC or self._root is None or is_last or is_too_late():
                     raise
                 self._full.add(self._root)
                 self._root = None
 
-    def _write(self, commit: Commit, keep: Collection[str], captured: CapturedState) -> float:
+    def _write(
+        self, commit: Commit, keep: Collection[str], captured: CapturedState, on_copied: Callable[[], None]
+    ) -> float:
+        alike = alike_layout(captured, self._role)
+        shared = alike.places if alike else {}
         places, end = {}, 0
         for name, buffer in captured.buffers.items():
-            places[name] = (end, buffer.size)
-            end += -(-buffer.size // _ALIGNED) * _ALIGNED
-        root = self._prepared(commit, keep, end)
-        part = new_part(root, commit)
-        try:
-            memory = self._mapping(root, part, end)
-            pieces, seconds = _copied(captured, places, memory)
-            index = {"layout": captured.layout, "places": places}
+            if name not in shared:
+                places[name] = (end, buffer.size)
+                end += -(-buffer.size // ALIGNED) * ALIGNED
+        root = self._prepared(commit, keep, end + (alike.size if alike else 0), alike.group if alike else None)
+        with _new_part(root, commit) as part:
+            pieces, seconds = _copied(captured, places, self._mapping(root, part, end))
+            if alike is None:
+                on_copied()
+            else:
+                content = self._content(root.parent / alike.group, commit, keep, alike.spans)
+                copying = AlikeCopying(alike, captured, is_checked=not self._is_alike_checked)
+                pieces += copying.write_to(content, part, on_copied)
+                seconds += copying.cpu_s
+                self._is_alike_checked = True
+            index = {"layout": captured.layout, "places": {name: (_BYTES, *place) for name, place in places.items()}}
+            index["places"] |= {name: (alike.file, *place) for name, place in shared.items() if alike}
             (part / _INDEX).write_text(json.dumps(index))
-            publish(part, commit, [*pieces, *pieces_of_files(part, but=_BYTES)])
+            publish(part, commit, [*pieces, *pieces_of_files(part, but={piece.file for piece in pieces} | {_BYTES})])
             return seconds
-        except BaseException:
-            shutil.rmtree(part, ignore_errors=True)
-            raise
+
+    def _content(self, group: Path, commit: Commit, keep: Collection[str], spans: Collection[Span]) -> AlikeContent:
+        return AlikeContent(group, commit, self._workload, spans, lambda: self._release_alike(group, keep))
 
     def receive(self, commit: Commit, pieces: Sequence[Piece], keep: Collection[str], fill: Fill) -> None:
         """Publish a version that another process has written, unless it is here.
 
         Pieces that the newest version here has too are copied from that; `fill` gets the others, each with its memory.
-        Raises OSError if their bytes are not those that were written.
+        What ranks hold alike is got once a node. Raises OSError if their bytes are not those that were written.
         """
         if commit.id not in self.held():
             self._with_room(lambda: self._receive(commit, pieces, keep, fill))
 
     def _receive(self, commit: Commit, pieces: Sequence[Piece], keep: Collection[str], fill: Fill) -> None:
+        files: dict[str, list[Piece]] = {}
+        for piece in pieces:
+            files.setdefault(piece.file, []).append(piece)
         sizes = sizes_of_files(pieces)
-        root = self._prepared(commit, keep, sum(sizes.values()))
-        part = new_part(root, commit)
-        try:
-            views = {file: self._file_view(root, part, file, size) for file, size in sizes.items()}
-            wanted = [(piece, views[piece.file][piece.start : piece.start + piece.size]) for piece in pieces]
-            fill(_not_copied(wanted, published(root)))
-            for piece, view in wanted:
-                if xxhash.xxh3_64(view).hexdigest() != piece.digest:
-                    raise OSError(f"byte {piece.start} of '{piece.file}', or one after it, is not what was written")
+        groups = {file: group for file in files if (group := group_of(file)) is not None}
+        root = self._prepared(commit, keep, sum(sizes.values()), next(iter(groups.values()), None))
+        before = published(root)
+        with _new_part(root, commit) as part:
+            own = {file: self._file_view(root, part, file, size) for file, size in sizes.items() if file not in groups}
+            targets = [(one, own[one.file][one.start : one.start + one.size]) for one in pieces if one.file in own]
+            fill_pieces(targets, before, fill)
+            for file, group in groups.items():
+                content = self._content(root.parent / group, commit, keep, [one.span for one in files[file]])
+                receive_alike(content, files[file], part, lambda wanted: fill_pieces(wanted, before, fill))
             publish(part, commit, pieces, is_replica=True)
-        except BaseException:
-            shutil.rmtree(part, ignore_errors=True)
-            raise
 
     def _file_view(self, root: Path, part: Path, file: str, size: int) -> memoryview:
         if file == _BYTES:
@@ -208,7 +234,7 @@ class StateMemory:
             return str(error.strerror)
         return None
 
-    def _prepared(self, commit: Commit, keep: Collection[str], size: int) -> Path:
+    def _prepared(self, commit: Commit, keep: Collection[str], size: int, group: str | None = None) -> Path:
         """The folder to write to, with room for two versions of that size, after unneeded versions were removed."""
         mine = this_process()
         for root in self._own_roots():
@@ -220,10 +246,32 @@ class StateMemory:
                 if id_ not in keep and id_ not in self._pinned and is_mine and not is_newer:
                     discard(version.folder, kept_file=_BYTES, kept_as=root / _POOL if root == self._root else None)
         if self._root is None:
-            self._root = self._chosen(size)
+            self._root = self._chosen(size, group)
+        if group is not None:
+            own_folder(self._root.parent / group, below=self._root.parents[2])
         return self._root
 
-    def _chosen(self, size: int, *, is_tried: bool = False) -> Path:
+    def _release_alike(self, group: Path, keep: Collection[str]) -> None:
+        """Remove what no process will: versions, of any workload, that have a link to the content of a group.
+
+        They are of a process that died, or copies for another node, and older than one to keep that is there too. A
+        copy would be removed when the next one comes, which is after the ranks here have written that version.
+        """
+        commits = {folder.name: folder.name.partition("-") for folder in group.glob("*-*")}
+        kept = [(int(version), name) for name, (version, _, id_) in commits.items() if id_ in keep]
+        for newest, name in kept:
+            for held in group.parent.glob(f"*/{name}"):
+                for old in [held.with_name(one) for one, (version, _, _) in commits.items() if int(version) < newest]:
+                    if (found := read_version(old)) is not None and self._is_left(found) and read_version(held):
+                        discard(old, kept_file=_BYTES, kept_as=old.parent / _POOL)
+        for part in [part for root in group.parent.iterdir() for part in dead_parts(root)]:
+            shutil.rmtree(part, ignore_errors=True)
+
+    def _is_left(self, version: Version) -> bool:
+        is_pinned = version.commit.id in self._pinned
+        return not is_pinned and (version.is_replica or not is_alive(version.writer))
+
+    def _chosen(self, size: int, group: str | None = None, *, is_tried: bool = False) -> Path:
         """The first folder with room for two versions; made, unless this is only tried. Raises OSError (ENOSPC)."""
         told: list[str] = []
         for root in memory_roots():
@@ -232,7 +280,9 @@ class StateMemory:
                 told.append(f"'{root}' has no room left")
                 continue
             free = shutil.disk_usage(root if root.exists() else root.parent).free
-            own = sum(version.size for version in self.held().values() if version.folder.parent == folder)
+            held = [version for version in self.held().values() if version.folder.parent == folder]
+            own = sum(one.size for version in held for one in version.pieces if group_of(one.file) is None)
+            own += bytes_in(folder.parent / group) if group else 0
             if free + own >= 2 * size and is_tried:
                 return folder
             if free + own >= 2 * size:
@@ -269,30 +319,15 @@ class StateMemory:
             return self._mapped[inode]
 
 
-Fill = Callable[[Sequence[tuple[Piece, memoryview]]], None]
-
-
-def _not_copied(
-    wanted: Sequence[tuple[Piece, memoryview]], versions: Mapping[str, Version]
-) -> list[tuple[Piece, memoryview]]:
-    """Copy what the newest of the versions has, with the same checksum at the same place; returns the others."""
-    newest = max(versions.values(), key=lambda version: version.commit.version, default=None)
-    if newest is None:
-        return list(wanted)
-    known, files = set(newest.pieces), dict[str, IO[bytes]]()
-    with contextlib.ExitStack() as stack:
-        for piece, view in wanted:
-            if piece in known and len(view):
-                if piece.file not in files:
-                    files[piece.file] = stack.enter_context((newest.folder / piece.file).open("rb", buffering=0))
-                files[piece.file].seek(piece.start)
-                _read_all(files[piece.file], view)
-    return [(piece, view) for piece, view in wanted if piece not in known]
-
-
-def _read_all(file: IO[bytes], view: memoryview) -> None:
-    while len(view) and (read := file.readinto(view)):  # type: ignore[attr-defined]
-        view = view[read:]
+@contextlib.contextmanager
+def _new_part(root: Path, commit: Commit) -> Iterator[Path]:
+    """An empty folder to write a version to; it is removed unless it is published."""
+    part = new_part(root, commit)
+    try:
+        yield part
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
 
 
 def _mapped_file(path: Path, size: int) -> mmap.mmap | None:
@@ -308,17 +343,9 @@ def _copied(
     captured: CapturedState, places: dict[str, tuple[int, int]], memory: mmap.mmap | None
 ) -> tuple[list[Piece], float]:
     view = memoryview(memory) if memory is not None else memoryview(bytearray())
-
-    def copy(name: str) -> tuple[Piece, float]:
-        start, size = places[name]
-        began, target = time.thread_time(), view[start : start + size]
-        captured.buffers[name].copy_to(target)
-        return Piece(_BYTES, start, size, xxhash.xxh3_64(target).hexdigest()), time.thread_time() - began
-
-    by_size = sorted(places, key=lambda name: -places[name][1])
-    with ThreadPoolExecutor(_LANES, thread_name_prefix="dlrl-copy") as lanes:
-        copies = list(lanes.map(copy, by_size))
-    return [piece for piece, _ in copies], sum(seconds for _, seconds in copies)
+    targets = [(captured.buffers[name], view[start : start + size]) for name, (start, size) in places.items()]
+    digests, seconds = copy_buffers(targets)
+    return [Piece(_BYTES, *place, digest) for place, digest in zip(places.values(), digests, strict=True)], seconds
 
 
 def saved_state(folder: Path) -> SavedState | None:
@@ -326,13 +353,18 @@ def saved_state(folder: Path) -> SavedState | None:
     if not (folder / _INDEX).exists():
         return None
     index = json.loads((folder / _INDEX).read_text())
-    with (folder / _BYTES).open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        view = memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY) if size else bytearray())
+    views = {file: _view_of(folder / file) for file in {_BYTES, *(file for file, _, _ in index["places"].values())}}
     return SavedState(
         layout=index["layout"],
-        buffers={name: view[start : start + size] for name, (start, size) in index["places"].items()},
+        buffers={name: views[file][start : start + size] for name, (file, start, size) in index["places"].items()},
     )
+
+
+def _view_of(path: Path) -> memoryview:
+    """A file's bytes, mapped; what is written to them does not reach the file."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY) if size else bytearray())
 
 
 def _gb(size: float) -> str:

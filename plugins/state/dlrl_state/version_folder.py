@@ -11,9 +11,10 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import IO
 
 import xxhash
 
@@ -27,6 +28,10 @@ _READ = 16 * 2**20
 _SCHEMA = 1
 
 
+Span = tuple[int, int]
+"""Start and size of a range of a file."""
+
+
 @dataclass(frozen=True)
 class Piece:
     """A range of bytes of a file, and their checksum."""
@@ -35,6 +40,10 @@ class Piece:
     start: int
     size: int
     digest: str
+
+    @property
+    def span(self) -> Span:
+        return self.start, self.size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,12 +144,50 @@ def new_part(root: Path, commit: Commit) -> Path:
     return part
 
 
-def pieces_of_files(folder: Path, *, but: str = "") -> list[Piece]:
-    """Every file in the folder but that one, as one piece each."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != but)
+def pieces_of_files(folder: Path, *, but: Collection[str] = ()) -> list[Piece]:
+    """Every file in the folder but those, as one piece each."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in but)
     return [
         Piece(str(path.relative_to(folder)), 0, size := path.stat().st_size, digest_of(path, 0, size)) for path in files
     ]
+
+
+Fill = Callable[[Sequence[tuple[Piece, memoryview]]], None]
+"""Gets the bytes of pieces from another process, each to its memory."""
+
+
+def fill_pieces(wanted: Sequence[tuple[Piece, memoryview]], before: Mapping[str, Version], fill: Fill) -> None:
+    """Write the bytes of pieces: those that the newest version before has too, from there; the others by `fill`.
+
+    Raises OSError if they are not what the pieces say.
+    """
+    fill(_not_copied(wanted, before))
+    for piece, view in wanted:
+        if xxhash.xxh3_64(view).hexdigest() != piece.digest:
+            raise OSError(f"byte {piece.start} of '{piece.file}', or one after it, is not what was written")
+
+
+def _not_copied(
+    wanted: Sequence[tuple[Piece, memoryview]], versions: Mapping[str, Version]
+) -> list[tuple[Piece, memoryview]]:
+    """Copy what the newest of the versions has, with the same checksum at the same place; returns the others."""
+    newest = max(versions.values(), key=lambda version: version.commit.version, default=None)
+    if newest is None:
+        return list(wanted)
+    known, files = set(newest.pieces), dict[str, IO[bytes]]()
+    with contextlib.ExitStack() as stack:
+        for piece, view in wanted:
+            if piece in known and len(view):
+                if piece.file not in files:
+                    files[piece.file] = stack.enter_context((newest.folder / piece.file).open("rb", buffering=0))
+                files[piece.file].seek(piece.start)
+                _read_all(files[piece.file], view)
+    return [(piece, view) for piece, view in wanted if piece not in known]
+
+
+def _read_all(file: IO[bytes], view: memoryview) -> None:
+    while len(view) and (read := file.readinto(view)):  # type: ignore[attr-defined]
+        view = view[read:]
 
 
 def publish(
@@ -182,7 +229,7 @@ def publish(
 
 def published(root: Path) -> dict[str, Version]:
     """The whole versions below a folder, by the id of their commit."""
-    found = [_read(folder) for folder in _folders(root) if not is_part(folder)]
+    found = [read_version(folder) for folder in _folders(root) if not is_part(folder)]
     return {one.commit.id: one for one in found if one is not None}
 
 
@@ -192,17 +239,27 @@ def is_part(folder: Path) -> bool:
 
 
 def unused_parts(root: Path) -> list[Path]:
-    """Parts whose process is gone, or is this one, which writes one at a time."""
-    return [folder for folder in _folders(root) if folder.name.startswith(_PART) and _is_unused(folder)]
+    """Parts whose process is gone, or is this one, which writes one at a time below a root."""
+    parts = [folder for folder in _folders(root) if folder.name.startswith(_PART)]
+    return [part for part in parts if (writer := _writer_of(part)) in (None, this_process()) or _is_dead(writer)]
 
 
-def _is_unused(part: Path) -> bool:
+def dead_parts(root: Path) -> list[Path]:
+    """Parts whose process is gone."""
+    return [folder for folder in _folders(root) if folder.name.startswith(_PART) and _is_dead(_writer_of(folder))]
+
+
+def _writer_of(part: Path) -> tuple[int, int] | None:
+    """None if it is what is left of a version that was being removed."""
     try:
         pid, started, *_ = part.name.removeprefix(_PART).split("-")
-        writer = (int(pid), int(started))
+        return int(pid), int(started)
     except ValueError:
-        return True
-    return writer == this_process() or not is_alive(writer)
+        return None
+
+
+def _is_dead(writer: tuple[int, int] | None) -> bool:
+    return writer is not None and not is_alive(writer)
 
 
 def discard(folder: Path, *, kept_file: str | None = None, kept_as: Path | None = None) -> None:
@@ -218,11 +275,12 @@ def discard(folder: Path, *, kept_file: str | None = None, kept_as: Path | None 
 def _folders(root: Path) -> Iterator[Path]:
     try:
         yield from (path for path in root.iterdir() if path.is_dir() and not path.is_symlink())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
 
 
-def _read(folder: Path) -> Version | None:
+def read_version(folder: Path) -> Version | None:
+    """The version in a folder; None if it is not whole."""
     try:
         told = json.loads((folder / _MANIFEST).read_text())
         pieces = tuple(Piece(**piece) for piece in told["pieces"])
