@@ -193,6 +193,12 @@ def test_a_finished_job_leaves_nothing(memory, folder):
     NodeMemoryKeeper.forget_durable(f"{folder.as_uri()}/job/run")
 
 
+def test_what_can_not_be_removed_at_the_end_is_told_without_passwords(capfd):
+    NodeMemoryKeeper.forget_durable("ftp://user:sesame@127.0.0.1:1/job/run")
+    told = capfd.readouterr().out
+    assert "127.0.0.1:1/job/run' could not be removed: Connection refused" in told and "sesame" not in told
+
+
 # ---- storage that fails, and heals
 
 

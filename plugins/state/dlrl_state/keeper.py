@@ -61,7 +61,9 @@ class NodeMemoryKeeper(StateKeeper):
         try:
             within(_FORGET_S, storage_at(durable).remove_all)
         except OSError as error:
-            print(f"dlrl: '{durable}' could not be removed: {error.strerror or error}", flush=True)
+            from dlrl_core.context import redact
+
+            print(redact(f"dlrl: '{durable}' could not be removed: {error.strerror or error}"), flush=True)
 
     def begin(self, commit: Commit, keep: Collection[str], workload: Any, neighbour: Neighbour | None = None) -> None:
         self.wait()

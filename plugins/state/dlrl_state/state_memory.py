@@ -148,19 +148,16 @@ class StateMemory:
             copied.set()
             on_copied()
 
-        return self._with_room(lambda: self._write(commit, keep, captured, end), copied)
+        return self._with_room(lambda: self._write(commit, keep, captured, end), copied.is_set)
 
-    def _with_room(self, write: Callable[[], Result], copied: threading.Event | None = None) -> Result:
-        """Write; a root whose memory other ranks have taken meanwhile is left for the next one.
-
-        Once `copied` is set, what is captured may have changed, and it is not tried again.
-        """
+    def _with_room(self, write: Callable[[], Result], is_too_late: Callable[[], bool] = lambda: False) -> Result:
+        """Write; a root whose memory other ranks have taken meanwhile is left for the next one."""
         while True:
             try:
                 return write()
             except OSError as error:
                 is_last = len(self._full) + 1 >= len(memory_roots())
-                if error.errno != errno.ENOSPC or self._root is None or is_last or (copied and copied.is_set()):
+                if error.errno != errno.ENOSPC or self._root is None or is_last or is_too_late():
                     raise
                 self._full.add(self._root)
                 self._root = None
