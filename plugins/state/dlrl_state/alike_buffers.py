@@ -92,11 +92,13 @@ class AlikeCopying:
         `on_copied` is called when this rank has done its part. Raises OSError if another one does not, and ValueError
         if this rank has other bytes.
         """
+        began = time.thread_time()
         with content.joined():
             content.copy(self._fill)
             if self._is_checked:
                 self._look_at_others()
             on_copied()
+            self.cpu_s += time.thread_time() - began
             found = content.digests()
             self._check(found, content.workload)
             content.link_to(part)
@@ -110,11 +112,10 @@ class AlikeCopying:
 
     def _look_at_others(self) -> None:
         """Compute the checksums of what other ranks copy, from the memory of this one."""
-        began, scratch = time.thread_time(), memoryview(bytearray(_CHUNK))
+        scratch = memoryview(bytearray(_CHUNK))
         for span in self._layout.spans.keys() - self._own.keys():
             self._memory(span).copy_to(scratch[: span[1]])
             self._own[span] = xxhash.xxh3_64(scratch[: span[1]]).hexdigest()
-        self.cpu_s += time.thread_time() - began
 
     def _check(self, found: Mapping[Span, tuple[str, str]], workload: str) -> None:
         for span, digest in self._own.items():

@@ -174,11 +174,14 @@ class AlikeContent:
         return stripe
 
     def _filled(self, spans: Sequence[Span], fill: FillSpans) -> list[str]:
+        if not spans:
+            return []
+        first, end = spans[0][0] // mmap.PAGESIZE * mmap.PAGESIZE, sum(spans[-1])
         with (self._folder / _FILE).open("r+b", buffering=0) as file:
-            if spans:  # a full disk is an error here, and not a signal later
-                os.posix_fallocate(file.fileno(), spans[0][0], sum(spans[-1]) - spans[0][0])
-            view = memoryview(mmap.mmap(file.fileno(), self._size))
-        return fill([((start, size), view[start : start + size]) for start, size in spans])
+            os.posix_fallocate(file.fileno(), first, end - first)  # a full disk is an error here, not a signal later
+            flags = mmap.MAP_SHARED | mmap.MAP_POPULATE  # all pages at once: one by one they cost as much as the copy
+            view = memoryview(mmap.mmap(file.fileno(), end - first, flags=flags, offset=first))
+        return fill([((start, size), view[start - first : start - first + size]) for start, size in spans])
 
     # ---- the folder of the group
 
