@@ -78,7 +78,7 @@ def test_without_a_spare_the_job_waits_in_sight_until_a_node_comes(ray_3_nodes_1
 
     handle = started()
     used = {one["node_id"] for one in handle.status().workloads}
-    third = next(node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] not in used)
+    third = next(node for node in ray_3_nodes_12_gpus.living() if node not in used)
     other = placement_group([{"GPU": 4}], bundle_label_selector=[{"ray.io/node-id": third}])
     ray.get(other.ready())
     victim = victim_of(handle)
