@@ -46,6 +46,7 @@ class NodesWithOwnMemory:
     base: Path
     folders: dict[str, Path] = field(default_factory=dict)
     """By the id of the node."""
+    killed: set[str] = field(default_factory=set)
 
     def fill_up(self, count: int) -> str:
         """As many living nodes besides the head as that; returns the address."""
@@ -67,7 +68,8 @@ class NodesWithOwnMemory:
     def living(self) -> set[str]:
         import ray
 
-        return {node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("GPU")}
+        found = {node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("GPU")}
+        return found - self.killed  # Ray takes some seconds to notice
 
     def raylet(self, node: str) -> psutil.Process:
         """The raylet of a node: its own id is in the command line of the agents below it."""
@@ -81,6 +83,7 @@ class NodesWithOwnMemory:
 
     def kill(self, node: str) -> None:
         """The node with everything on it, its memory included."""
+        self.killed.add(node)
         raylet = self.raylet(node)
         below = raylet.children(recursive=True)
         for process in (raylet, *below):
