@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 from dlrl_core.errors import CommitLostError
 from dlrl_core.trainer.workload_directory import WorkloadDirectory, WorkloadHandle
 from dlrl_core.workload.state_keeper import Commit, HeldCommits, Neighbour
+
+_TRIES = 3
+"""How often a rank tries to fetch a commit before an older one is looked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +44,8 @@ class CommitSearch:
     loss: str | None = None
     """In one sentence, if the commit that was restored is older than one that counted."""
     _damaged: list[str] = field(default_factory=list)
-    _barred: set[tuple[str, str]] = field(default_factory=set)
-    """Processes and commits of which they could not give the copy that they said to have."""
+    _failures: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How often a rank could not fetch a commit from another node."""
 
     def restore(self) -> Commit | None:
         """Restore the newest commit that all ranks can have; returns it. None if no commit has ever counted.
@@ -66,12 +70,11 @@ class CommitSearch:
         answers: list[HeldCommits] = self._ask("keeper", "held")
         held = {one.name: answer for one, answer in zip(self.stateful, answers, strict=True)}
         commits = {id_: text for one in answers for id_, text in one.commits.items()}
-        newest = max(commits, key=lambda id_: Commit.from_json(commits[id_]).version, default=None)
-        lacking = [name for name, one in held.items() if newest is None or newest not in one.commits]
+        lacking = [name for name, one in held.items() if not one.commits or commits.keys() - one.commits.keys()]
         copies: dict[str, dict[str, WorkloadHandle]] = {}
         for holder, name, answer in self._elsewhere(lacking):
             commits |= answer.commits
-            ids = [id_ for id_ in answer.commits if (holder.name, id_) not in self._barred]
+            ids = [id_ for id_ in answer.commits if self._failures[name, id_] < _TRIES]
             copies.setdefault(name, {}).update(dict.fromkeys(ids, holder))
         found = {id_: Commit.from_json(text) for id_, text in commits.items()}
         self.newest = max([self.newest, *(commit.version for commit in found.values())])
@@ -94,14 +97,14 @@ class CommitSearch:
         """Have the ranks that hold no version of the commit copy one from another node; returns what went wrong."""
         lacking = [one for one in self.stateful if last.id not in found.held[one.name].commits]
         holders = [found.copies[one.name][last.id] for one in lacking]
-        keep = list(found.commits)
+        keep = [id_ for id_ in found.commits if all(id_ in one.commits for one in found.held.values())]
         refs = [
             one.ray_actor.keeper.remote("fetch", last.id, keep, Neighbour(name=holder.name, ray_actor=holder.ray_actor))
             for one, holder in zip(lacking, holders, strict=True)
         ]
         answers: list[str | None] = self.directory.answers(refs, "fetch", lacking)
-        failed = [(holder, why) for holder, why in zip(holders, answers, strict=True) if why is not None]
-        self._barred |= {(holder.name, last.id) for holder, _ in failed}
+        failed = [(one, why) for one, why in zip(lacking, answers, strict=True) if why is not None]
+        self._failures.update((one.name, last.id) for one, _ in failed)
         return [why for _, why in failed]
 
     def _check_none_lost(self, found: _Found) -> None:

@@ -30,7 +30,8 @@ from dlrl_core.workload.state_keeper import Commit, CommitOutcome, DurableStatus
 
 _LOOK_S = 0.02
 _TRY_AGAIN_S = 5.0
-"""Between two tries to have neighbours copy a commit."""
+_LONGEST_PAUSE_S = 300.0
+"""Between two tries to have neighbours copy a commit; twice as long after each that failed."""
 _STILL_S = 60.0
 """A copy to durable storage of which no byte was written for so long is given up when its memory is needed."""
 
@@ -85,6 +86,7 @@ class Commits:
         self._neighbours = neighbours
         self._securing: _Securing | None = None
         self._tried_at = 0.0
+        self._pause_s = _TRY_AGAIN_S
         self._turns = DurableTurns(durable_every)
         self._budget = CommitBudget(pace)
         self._on_news = on_news
@@ -219,7 +221,7 @@ class Commits:
             if pending is None:
                 self._secure()
                 return
-            if self._is_under_way():
+            if not _are_there(pending.refs):
                 return
             try:
                 self._heard(pending, ray.get(pending.refs))
@@ -229,8 +231,12 @@ class Commits:
             self._lock.release()
 
     def _is_under_way(self) -> bool:
-        """Whether a rank still copies the pending commit, or its neighbour does."""
-        return self._pending is not None and not _are_there(self._pending.refs)
+        """Whether a rank or a neighbour still copies a commit."""
+        refs = [
+            *(self._pending.refs if self._pending else ()),
+            *(self._securing.refs.values() if self._securing else ()),
+        ]
+        return bool(refs) and not _are_there(refs)
 
     def finish(self) -> None:
         """Training is over: wait for the last commit. A process that died meanwhile is not missed any more."""
@@ -241,6 +247,10 @@ class Commits:
 
     def _conclude(self) -> None:
         """Wait until the pending commit counts or has failed. After a death, raises RestartFit."""
+        if self._securing is not None:
+            ray.wait(list(self._securing.refs.values()), num_returns=len(self._securing.refs), timeout=_STILL_S)
+            self._secure()
+            self._securing = None
         if (pending := self._pending) is not None:
             self._heard(pending, self._directory.answers(pending.refs, "commit_outcome", self._stateful))
 
@@ -255,14 +265,14 @@ class Commits:
             if one.error is not None
         ]
         self._trouble = failed[0] if failed else None
+        copied = {one.name: heard.neighbour_error for one, heard in self._with(outcomes) if one.name in pending.given}
+        self._neighbours.heard(copied, is_last=not failed, is_waited_for=True)
         if failed:
             if pending.is_copied:
                 self._turns.pass_on()
             self.last = self._counted
             self._tell()
             return
-        copied = {one.name: heard.neighbour_error for one, heard in self._with(outcomes) if one.name in pending.given}
-        self._neighbours.heard(copied, is_last=True)
         self._count(pending.commit)
         for workload in self._stateful:
             workload.ray_actor.counted.remote(pending.commit.id, pending.is_copied, self._turns.on_all)
@@ -274,7 +284,7 @@ class Commits:
         """Have neighbours copy the last commit where they do not hold it: after a way back, or the loss of one."""
         if self._securing is None:
             without = self._neighbours.without_copy() if self._counted and not self._directory.is_behind else []
-            if without and time.monotonic() - self._tried_at > _TRY_AGAIN_S:
+            if without and time.monotonic() - self._tried_at > self._pause_s:
                 self._tried_at = time.monotonic()
                 refs = {name: self._given(name) for name in without}
                 self._securing = _Securing(id=self._counted.id if self._counted else "", refs=refs)
@@ -285,7 +295,9 @@ class Commits:
         self._securing = None
         with contextlib.suppress(RayTaskError, *LOST):  # the trainer's own thread meets that death
             copied = {name: ray.get(ref) for name, ref in securing.refs.items()}
-            self._neighbours.heard(copied, is_last=self._counted is not None and securing.id == self._counted.id)
+            is_last = self._counted is not None and securing.id == self._counted.id
+            self._neighbours.heard(copied, is_last=is_last, is_waited_for=False)
+            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S) if any(copied.values()) else _TRY_AGAIN_S
         self._tell()
 
     def _given(self, name: str) -> Any:

@@ -22,6 +22,7 @@ def neighbours_of(
     """
     order = sorted(set(nodes.values()))
     next_nodes = {node: _next_nodes(node, order, domains) for node in order}
+    targets = _targets(order, next_nodes)
     holders: dict[str, list[str]] = {node: [name for name, one in nodes.items() if one == node] for node in order}
     chosen: dict[str, str] = {}
     used: Counter[str] = Counter()
@@ -31,9 +32,21 @@ def neighbours_of(
             continue
         last = before.get(name)
         is_kept = last is not None and nodes.get(last) in right
-        chosen[name] = last if is_kept and last else min(holders[right[0]], key=lambda holder: used[holder])
+        target = holders[targets[nodes[name]]]
+        chosen[name] = last if is_kept and last else min(target, key=lambda holder: used[holder])
         used[chosen[name]] += 1
     return chosen
+
+
+def _targets(order: Sequence[str], next_nodes: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Of each node, one of its next nodes, so that none holds the copies of more nodes than it must."""
+    targets: dict[str, str] = {}
+    used: Counter[str] = Counter()
+    for node in order:
+        if next_nodes[node]:
+            targets[node] = min(next_nodes[node], key=lambda other: used[other])
+            used[targets[node]] += 1
+    return targets
 
 
 def _next_nodes(node: str, order: Sequence[str], domains: Mapping[str, str]) -> list[str]:
@@ -54,6 +67,8 @@ class Neighbours:
         self._is_on = is_on
         self._domain_label = domain_label
         self._chosen: dict[str, str] = {}
+        self._places: dict[str, tuple[str, str]] = {}
+        """Of each rank, its neighbour and the node of that."""
         self._chosen_at = -1
         self._without: set[str] = set()
         """Ranks whose neighbour does not hold the last commit that counts, as far as is known."""
@@ -90,12 +105,13 @@ class Neighbours:
         self._choose()
         return [name for name in self._stateful if name in self._without]
 
-    def heard(self, errors: Mapping[str, str | None], *, is_last: bool) -> None:
-        """What became of the copies of these ranks' commit, which is the last that counts, or an older one."""
+    def heard(self, errors: Mapping[str, str | None], *, is_last: bool, is_waited_for: bool) -> None:
+        """What became of the copies of these ranks' commit: is it the last that counts, and did it wait for them?"""
         for name, error in errors.items():
             if error is not None:
                 self._without.add(name)
-                self._failed[name] = error
+                if is_waited_for or name in self._failed:
+                    self._failed[name] = error
                 continue
             self._failed.pop(name, None)
             if is_last:
@@ -111,8 +127,9 @@ class Neighbours:
             return
         self._chosen_at = self._directory.version
         nodes = {one.name: one.node_id for one in self._directory.workloads}
-        before, self._chosen = self._chosen, neighbours_of(self._stateful, nodes, self._domains(), self._chosen)
-        changed = {name for name, holder in self._chosen.items() if before.get(name, holder) != holder}
+        self._chosen = neighbours_of(self._stateful, nodes, self._domains(), self._chosen)
+        before, self._places = self._places, {name: (holder, nodes[holder]) for name, holder in self._chosen.items()}
+        changed = {name for name, place in self._places.items() if before.get(name, place) != place}
         self._without |= changed
         self._failed = {name: why for name, why in self._failed.items() if name not in changed}
 

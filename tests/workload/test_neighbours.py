@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import uuid
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,15 @@ from hypothesis import strategies as st
 from state_samples import assert_is, commit, state
 
 from dlrl_core.errors import DlrlError
-from dlrl_core.trainer.neighbours import neighbours_of
-from dlrl_core.workload.state_keeper import KeeperRequest
+from dlrl_core.trainer.neighbours import Neighbours, neighbours_of
+from dlrl_core.trainer.workload_directory import WorkloadDirectory, WorkloadHandle
+from dlrl_core.workload.state_keeper import KeeperRequest, Neighbour
 from dlrl_state import neighbour_copies
+from dlrl_state.keeper import NodeMemoryKeeper
 from dlrl_state.neighbour_copies import NeighbourCopies
 from dlrl_state.state_memory import StateMemory, saved_state
 from dlrl_state.transfer import Address, FileServer, connected
+from dlrl_state.version_folder import Piece
 
 # ---- who holds them
 
@@ -51,6 +55,30 @@ def test_a_choice_stays_while_it_is_right():
     nodes = nodes_of(a=["actor-0"], b=["rollout-0", "rollout-1"], c=["rollout-2"])
     assert neighbours_of(["actor-0"], nodes, {}, {"actor-0": "rollout-2"}) == {"actor-0": "rollout-2"}
     assert neighbours_of(["actor-0"], nodes, {}, {"actor-0": "actor-0"}) == {"actor-0": "rollout-0"}
+
+
+def test_with_failure_domains_no_node_holds_the_copies_of_more_nodes_than_it_must():
+    nodes = {f"actor-{rank}": f"n{rank // 4}" for rank in range(32)}
+    racks = {f"n{number}": str(number // 4) for number in range(8)}
+    chosen = neighbours_of(list(nodes), nodes, racks, {})
+    held = Counter(nodes[holder] for holder in chosen.values())
+    assert held == {f"n{number}": 4 for number in range(8)}
+    assert all(racks[nodes[name]] != racks[nodes[holder]] for name, holder in chosen.items())
+
+
+def test_a_neighbour_that_came_back_on_another_node_has_no_copy():
+    handles = [
+        WorkloadHandle(name=name, role=name[:-2], rank=0, ray_actor=None, node_id=node)
+        for name, node in (("actor-0", "a"), ("rollout-0", "b"))
+    ]
+    directory = WorkloadDirectory(master=None, workloads=handles)
+    neighbours = Neighbours(directory, handles[:1], is_on=True, domain_label=None)
+    assert neighbours.of("actor-0").name == "rollout-0"
+    neighbours.heard({"actor-0": None}, is_last=True, is_waited_for=True)
+    assert neighbours.without_copy() == []
+    handles[1].node_id = "c"
+    directory.replaced.append(handles[1])
+    assert neighbours.without_copy() == ["actor-0"]
 
 
 def test_a_job_on_one_node_has_no_neighbours():
@@ -232,7 +260,42 @@ def test_a_source_that_dies_on_the_way_is_an_error_and_nothing_is_left(machines,
         with holder, pytest.raises(DlrlError):
             holder.copies.pull("actor-0", "id1", [], pickle.loads(told.removesuffix(b"END")))
         assert process.wait(10) == -9
-    assert not [path for path in holder.folder.rglob("*") if path.is_file() and path.stat().st_size > 1000]
+    with holder:
+        assert holder.copies.memory_of("actor-0").held() == {}
+    large = [path.name for path in holder.folder.rglob("*") if path.is_file() and path.stat().st_size > 1000]
+    assert large == ["pool"], "memory that the next copy is written over"
+
+
+@pytest.mark.parametrize("file", ["/tmp/outside", "../../outside"])
+def test_a_file_outside_of_its_version_is_never_written(machines, file):
+    _, holder = machines
+    piece = Piece(file, 0, 4, "0")
+    with holder, pytest.raises(OSError, match="a version has no file"):
+        holder.memory.receive(commit(1), [piece], [], lambda wanted: None)
+
+
+def test_a_copy_that_is_torn_is_replaced_by_the_next_one(machines):
+    owner, holder = machines
+    with owner:
+        owner.memory.write(commit(1), [], state(1))
+    give(owner, holder, "id1", [])
+    (copy_of(holder, "id1").folder / "dlrl_state.bytes").unlink()
+    give(owner, holder, "id1", [])
+    assert copy_of(holder, "id1").damage() is None
+
+
+def test_a_commit_is_settled_whatever_its_neighbour_does(tmp_path, monkeypatch, run_id):
+    monkeypatch.setenv("DLRL_MEMORY", str(tmp_path))
+    keeper = NodeMemoryKeeper(KeeperRequest(run_id=run_id, workload="actor-0"))
+
+    class Workload:
+        def capture_state(self):
+            return state(1)
+
+    neighbour = Neighbour(name="rollout-0", ray_actor=object())  # no process at all
+    keeper.begin(commit(1), [], Workload(), neighbour)
+    outcome = keeper.outcome("id1")
+    assert outcome.error is None and outcome.neighbour_error is not None
 
 
 def test_without_the_token_nothing_is_sent(tmp_path):

@@ -175,7 +175,7 @@ class NodeMemoryKeeper(StateKeeper):
 
     def give(self, id_: str, keep: Collection[str], neighbour: Neighbour) -> str | None:
         if id_ not in self._memory.held() and id_ in self._durable.held():
-            return None  # gone back to from there, and safe there
+            return "it was gone back to from durable storage, and is in no memory; the next commit is copied"
         return self._copies.give(self._request.workload, id_, keep, neighbour)
 
     def fetch(self, id_: str, keep: Collection[str], neighbour: Neighbour) -> str | None:
@@ -242,9 +242,13 @@ class _Copy:
         self._settle()
 
     def _settle(self) -> None:
-        if self.error is None and self._give is not None:
-            self.neighbour_error = self._give()
-        self.settled.set()
+        try:
+            if self.error is None and self._give is not None:
+                self.neighbour_error = self._give()
+        except Exception as error:  # noqa: BLE001 - whatever it was, the trainer waits for the outcome
+            self.neighbour_error = f"{type(error).__name__}: {error}"
+        finally:
+            self.settled.set()
 
     @property
     def waited_s(self) -> float:

@@ -28,6 +28,8 @@ _LANES = 2
 _LOOK_S = 1.0
 _STILL_S = 60.0
 """A neighbour that asked for nothing for so long is given up."""
+_QUEUED_S = 600.0
+"""The same for one that has not begun: other ranks' copies may come first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,8 +100,9 @@ class NeighbourCopies:
         assert self._server is not None
         began, sent_s = time.monotonic(), self._server.meter.cpu_s
         while not ray.wait([pulled], timeout=_LOOK_S)[0]:
-            still_s = time.monotonic() - max(began, self._server.meter.moved_at)
-            if still_s > _STILL_S:
+            moved_at = self._server.meter.moved_at
+            still_s = time.monotonic() - max(began, moved_at)
+            if still_s > (_STILL_S if moved_at > began else _QUEUED_S):
                 raise DlrlError(f"it asked for nothing for {still_s:.0f} s")
         received_s: float = ray.get(pulled)
         return received_s + self._server.meter.cpu_s - sent_s
@@ -115,16 +118,19 @@ class NeighbourCopies:
         """Pull a version from a process that has it; returns why that failed, in one sentence."""
         try:
             source = ray.get(neighbour.ray_actor.keeper.remote("source_of", workload, id_), timeout=_STILL_S)
-            self.pull(workload, id_, keep, source)
+            self._receive(workload, id_, keep, source)
         except (DlrlError, RayError, OSError) as error:
             return f"it could not be fetched from '{neighbour.name}': {_reason(error)}"
         return None
 
     def pull(self, workload: str, id_: str, keep: Collection[str], source: Source) -> float:
         """Copy a version into the memory of this machine; returns the processor time that it took."""
-        memory = self.memory_of(workload)
         for one in keep:
-            memory.set_counted(one)
+            self.memory_of(workload).set_counted(one)
+        return self._receive(workload, id_, keep, source)
+
+    def _receive(self, workload: str, id_: str, keep: Collection[str], source: Source) -> float:
+        memory = self.memory_of(workload)
         lanes = _Lanes(source.address, workload, id_)
         try:
             memory.receive(Commit.from_json(source.commit), source.pieces, keep, lanes.fill)

@@ -29,6 +29,7 @@ from dlrl_state.version_folder import (
     Piece,
     Span,
     Version,
+    check_names,
     dead_parts,
     discard,
     fill_pieces,
@@ -62,6 +63,8 @@ class StateMemory:
         self._locks: dict[Path, IO[str]] = {}
         self._mapped: dict[int, mmap.mmap] = {}
         """The files that this process has written, by inode: the two that are written over in turns."""
+        self._writing = threading.RLock()
+        """Held while a version is written or received: a part of this process that is there besides is left over."""
         self._pinned: set[str] = set()
         self._full: set[Path] = set()
         """Roots that had no room left when they were written to."""
@@ -148,7 +151,8 @@ class StateMemory:
             copied.set()
             on_copied()
 
-        return self._with_room(lambda: self._write(commit, keep, captured, end), copied.is_set)
+        with self._writing:
+            return self._with_room(lambda: self._write(commit, keep, captured, end), copied.is_set)
 
     def _with_room(self, write: Callable[[], Result], is_too_late: Callable[[], bool] = lambda: False) -> Result:
         """Write; a root whose memory other ranks have taken meanwhile is left for the next one."""
@@ -198,8 +202,29 @@ class StateMemory:
         Pieces that the newest version here has too are copied from that; `fill` gets the others, each with its memory.
         What ranks hold alike is got once a node. Raises OSError if their bytes are not those that were written.
         """
-        if commit.id not in self.held():
-            self._with_room(lambda: self._receive(commit, pieces, keep, fill))
+        try:
+            check_names(pieces)
+        except ValueError as error:
+            raise OSError(str(error)) from None
+        with self._writing:
+            if commit.id not in self.held():
+                self._check_others(sum(sizes_of_files(pieces).values()))
+                self._with_room(lambda: self._receive(commit, pieces, keep, fill))
+
+    def _check_others(self, size: int) -> None:
+        """Raise OSError (ENOSPC) if a copy for another node would take the room of the ranks of this one.
+
+        A rank that holds one version of its own needs room for a second.
+        """
+        root = memory_roots()[0]
+        run = run_folders(self._run_id)[0]
+        others = [published(folder) for folder in run.glob("*-*") if folder.name != self._workload and folder.is_dir()]
+        own = [[one for one in versions.values() if not one.is_replica] for versions in others]
+        needed = sum(versions[0].size for versions in own if len(versions) == 1)
+        free = shutil.disk_usage(root).free if root.exists() else 0
+        if needed and free < size + needed:
+            need = f"it needs {_gb(size)}, and the ranks of that node {_gb(needed)}"
+            raise OSError(errno.ENOSPC, f"'{root}' has {_gb(free)} free; {need}")
 
     def _receive(self, commit: Commit, pieces: Sequence[Piece], keep: Collection[str], fill: Fill) -> None:
         files: dict[str, list[Piece]] = {}
@@ -242,7 +267,9 @@ class StateMemory:
                 shutil.rmtree(part, ignore_errors=True)
             for id_, version in published(root).items():
                 is_mine = version.writer == mine or version.is_replica or not is_alive(version.writer)
-                is_newer = version.commit.version > commit.version  # then this commit is of a trainer that was replaced
+                is_newer = (
+                    version.commit.version >= commit.version
+                )  # then this commit is of a trainer that was replaced
                 if id_ not in keep and id_ not in self._pinned and is_mine and not is_newer:
                     discard(version.folder, kept_file=_BYTES, kept_as=root / _POOL if root == self._root else None)
         if self._root is None:
@@ -326,6 +353,9 @@ def _new_part(root: Path, commit: Commit) -> Iterator[Path]:
     try:
         yield part
     except BaseException:
+        with contextlib.suppress(OSError):  # it is mapped: removed, its pages would stay
+            if not (root / _POOL).exists():
+                (part / _BYTES).rename(root / _POOL)
         shutil.rmtree(part, ignore_errors=True)
         raise
 

@@ -13,7 +13,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
 
 import xxhash
@@ -101,6 +101,14 @@ def sizes_of_files(pieces: Iterable[Piece]) -> dict[str, int]:
     for piece in sorted(pieces, key=lambda piece: piece.file):
         sizes[piece.file] = max(sizes.get(piece.file, 0), piece.start + piece.size)
     return sizes
+
+
+def check_names(pieces: Iterable[Piece]) -> None:
+    """Raise ValueError if a file is outside of its version: a manifest may come from storage that others write to."""
+    for file in {piece.file for piece in pieces}:
+        path = PurePosixPath(file)
+        if path.is_absolute() or ".." in path.parts:
+            raise ValueError(f"a version has no file '{file}'")
 
 
 def folder_name(commit: Commit) -> str:
@@ -219,9 +227,11 @@ def publish(
     try:
         part.rename(target)  # fails if there is one: a folder with files in it is never replaced
     except OSError:
-        shutil.rmtree(part, ignore_errors=True)
-        if not target.exists():
-            raise
+        if read_version(target) is None:  # what is left of one that was removed while it was written
+            discard(target)
+            part.rename(target)
+        else:
+            shutil.rmtree(part, ignore_errors=True)
     if is_synced:
         sync(target.parent)
     return target
@@ -284,6 +294,7 @@ def read_version(folder: Path) -> Version | None:
     try:
         told = json.loads((folder / _MANIFEST).read_text())
         pieces = tuple(Piece(**piece) for piece in told["pieces"])
+        check_names(pieces)
         if any((folder / file).stat().st_size < size for file, size in sizes_of_files(pieces).items()):
             return None
         pid, started = told["writer"]
