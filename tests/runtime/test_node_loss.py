@@ -11,9 +11,6 @@ from soak.node_deaths import NodesWithOwnMemory, nodes_with_own_memory
 
 from dlrl_chaos.chaos import Chaos
 from dlrl_core.context import JobContext, default_store_url, open_store
-from dlrl_core.plan import ClusterView
-
-NODE = ClusterView.described(node_num=1, resources={"CPU": 16, "GPU": 4})
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +82,7 @@ def test_without_a_spare_the_job_waits_in_sight_until_a_node_comes(ray_3_nodes_1
     Chaos("exact").inject(victim["name"], "node")
     status = wait_until(lambda: (now := handle.status()).waiting_for and now, "the job says that it waits", 90)
     assert "is lost, and no other node has" in status.waiting_for
-    ray_3_nodes_12_gpus.cluster.add_nodes(NODE)
+    ray_3_nodes_12_gpus.fill_up(3)
     value = handle.wait(timeout=150).value
     remove_placement_group(other)
     assert applied(value) == [list(range(30))] * 3
