@@ -232,7 +232,7 @@ def main() -> None:
     parser.add_argument("--frozen", action="store_true", help="stop raylets until Ray gives them up, instead")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
-        os.environ.update({"DLRL_HOME": home, MARK: home})
+        os.environ.update({"DLRL_HOME": home, "DLRL_MEMORY": f"{home}/memory", MARK: home})
         wrong = _run_all(Path(home), range(asked.first, asked.first + asked.seeds), zombie=asked.frozen)
     print(f"{asked.seeds - wrong} of {asked.seeds} runs exact")
     raise SystemExit(bool(wrong))
