@@ -168,8 +168,11 @@ def run_with_node_deaths(nodes: NodesWithOwnMemory, folder: Path, seed: int, *, 
 
 
 def _strike(nodes: NodesWithOwnMemory, handle: Any, chance: random.Random, *, zombie: bool) -> tuple[str, int]:
-    on = sorted({one["node_id"] for one in handle.status().workloads if one["node_id"] in nodes.living()})
-    node = chance.choice(on)
+    status = handle.status()
+    on = {one["node_id"] for one in status.workloads if one["node_id"] in nodes.living()}
+    if zombie:  # ranks alone: a trainer that is declared dead and lives on is another matter
+        on -= {status.view["trainer"]["node_id"]}
+    node = chance.choice(sorted(on))
     if zombie:
         _freeze_until_dead(nodes, handle, node)
     else:
