@@ -36,7 +36,7 @@ from dlrl_core.workload.actors import LOST
 from dlrl_core.workload.fault import Fault, FaultInjector
 from dlrl_core.workload.invocation import has_state, load_class
 from dlrl_core.workload.process import ProcessSetup, end_children, end_with_node, report_of_process, thread_stacks
-from dlrl_core.workload.state_keeper import KeeperRequest, StateKeeper, keeper_class
+from dlrl_core.workload.state_keeper import KeeperRequest, StateKeeper, keeper_class, late_keeper
 
 CONCURRENCY_GROUPS = (("control", 2), ("watch", 2))
 _PUSH_PERIOD_S = 0.2
@@ -249,7 +249,7 @@ class TrainerHost:
     def _own_keeper(self) -> StateKeeper:
         cluster = ray.get_runtime_context().gcs_address
         request = KeeperRequest(run_id=self._launch.run_id, workload=TRAINER, cluster=cluster)
-        return keeper_class(self._launch.state_keeper)(request)
+        return late_keeper(self._launch.state_keeper, request)
 
     def _push_progress(self, master: Any) -> None:
         """Report every change to the Master, at most five times a second; the last report is part of the outcome."""

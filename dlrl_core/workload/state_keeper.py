@@ -14,7 +14,7 @@ import threading
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,18 +220,25 @@ def keeper_class(path: str) -> type[StateKeeper]:
     return found
 
 
-class LateKeeper:
-    """A keeper that is loaded when it is first needed: a workload without state may never need it."""
+def late_keeper(path: str, request: KeeperRequest) -> StateKeeper:
+    """A keeper that is imported and made when it is first needed: a workload without state may never need it."""
+    return cast(StateKeeper, _LateKeeper(path, request))
 
+
+class _LateKeeper:
     def __init__(self, path: str, request: KeeperRequest) -> None:
         self._path = path
         self._request = request
         self._guard = threading.Lock()
-        self.loaded: StateKeeper | None = None
+        self._made: StateKeeper | None = None
 
-    def get(self) -> StateKeeper:
-        """The keeper, loaded by the first call."""
+    def wait(self) -> None:
+        """Called before every method of a workload; before the keeper is made, no copy can have begun."""
+        if self._made is not None:
+            self._made.wait()
+
+    def __getattr__(self, name: str) -> Any:
         with self._guard:
-            if self.loaded is None:
-                self.loaded = keeper_class(self._path)(self._request)
-            return self.loaded
+            if self._made is None:
+                self._made = keeper_class(self._path)(self._request)
+        return getattr(self._made, name)

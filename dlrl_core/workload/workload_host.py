@@ -36,7 +36,7 @@ from dlrl_core.workload.process import (
     show_devices,
     thread_stacks,
 )
-from dlrl_core.workload.state_keeper import Commit, CommitOutcome, KeeperRequest, LateKeeper, Neighbour, StateKeeper
+from dlrl_core.workload.state_keeper import Commit, CommitOutcome, KeeperRequest, Neighbour, keeper_class, late_keeper
 
 CONCURRENCY_GROUPS = (("control", 2), ("watch", 2), ("commits", 4), ("copies", 4))
 """Name and threads; `coroutines` is added with the role's `concurrency`."""
@@ -81,7 +81,7 @@ class WorkloadHost:
         self._slots: dict[int, str] = {}
         self._faults = FaultInjector(is_allowed=launch.allow_chaos, owner=f"workload '{launch.identity.name}'")
         self._init_results: list[tuple[str, Any]] = []
-        self._keeper = LateKeeper(
+        self._committed = late_keeper(
             launch.state_keeper,
             KeeperRequest(
                 run_id=launch.identity.run_id,
@@ -101,10 +101,6 @@ class WorkloadHost:
     def __repr__(self) -> str:
         """How Ray names this process where the driver shows its output."""
         return self._identity.name
-
-    @property
-    def _committed(self) -> StateKeeper:
-        return self._keeper.get()
 
     # ---- start-up, in this order
 
@@ -203,8 +199,8 @@ class WorkloadHost:
     ) -> Any:
         given = [_resolved(arg) for arg in args]  # an error here is that of an upstream call, not of this method
         named = {key: _resolved(arg) for key, arg in kwargs.items()}
-        if self._keeper.loaded is not None and method not in self._reading:
-            self._keeper.loaded.wait()
+        if method not in self._reading:
+            self._committed.wait()
         try:
             if self._faults and call is None:
                 self._faults.before_call(method)
@@ -373,7 +369,7 @@ class WorkloadHost:
 
     def _push_reports(self) -> None:
         if self._is_stateful():
-            self._keeper.get()  # while the trainer is told that this process is ready
+            keeper_class(self._launch.state_keeper)  # imported while the trainer is told that this process is ready
         while not self._ended.wait(self._launch.report_period_s):
             try:
                 self._master.report.remote(self._report())

@@ -6,7 +6,8 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from dlrl_core.workload.state_keeper import KeeperRequest, LateKeeper
+from dlrl_core.workload.state_keeper import KeeperRequest, late_keeper
+from dlrl_state.keeper import NodeMemoryKeeper
 
 LOADED = """
 import sys
@@ -23,9 +24,13 @@ def test_a_process_loads_neither_what_only_trainers_need_nor_what_keeps_state():
     assert not {*trainers, "dlrl_state", "pydantic", "omegaconf"}.intersection(loaded)
 
 
-def test_threads_that_need_the_keeper_at_once_get_the_same():
-    keeper = LateKeeper("dlrl_state.keeper:NodeMemoryKeeper", KeeperRequest(run_id="none", workload="actor-0"))
-    assert keeper.loaded is None
+def test_threads_that_need_the_keeper_at_once_get_the_same_and_waiting_makes_none(monkeypatch):
+    made = []
+    monkeypatch.setattr(NodeMemoryKeeper, "place", lambda self: made.append(self) or "here", raising=False)
+    keeper = late_keeper("dlrl_state.keeper:NodeMemoryKeeper", KeeperRequest(run_id="none", workload="actor-0"))
+    keeper.wait()
+    assert keeper._made is None
     with ThreadPoolExecutor(8) as pool:
-        found = {id(one) for one in pool.map(lambda _: keeper.get(), range(8))}
-    assert found == {id(keeper.loaded)}
+        list(pool.map(lambda _: keeper.place(), range(8)))
+    assert len(made) == 8
+    assert set(map(id, made)) == {id(keeper._made)}
