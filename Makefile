@@ -61,6 +61,7 @@ measure: venv-core  ## how large the core is, and the files that a job goes thro
 	$(CORE)/bin/python -m tools.measure --way
 
 bench: venv-core venv-openrlhf venv-verl  ## run every benchmark; fails if one misses its bar
+	@$(CORE)/bin/python -m compileall -q dlrl_core plugins benchmarks  # as pip does with what it installs, Ray included
 	@status=0; for name in $(BENCHMARKS); do \
 	  echo "== benchmarks/$$name.py"; $(CORE)/bin/python -m benchmarks.$$name || status=1; done; \
 	for name in commits overhead; do \
