@@ -290,8 +290,10 @@ def start_master(launch: MasterLaunch) -> Any:
     """The handle of a new Master. Ray's ValueError if the job has one already."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+    from dlrl_core.workload.actors import actor_class
+
     return (
-        ray.remote(Master)
+        actor_class(Master)
         .options(
             name=MASTER,
             namespace=namespace_of(launch.job),

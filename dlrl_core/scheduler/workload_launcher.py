@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import time
 from collections.abc import Collection
@@ -17,6 +16,7 @@ from dlrl_core.roles import MASTER, TRAINER, namespace_of
 from dlrl_core.trainer import trainer_host
 from dlrl_core.trainer.trainer_host import TrainerHost, TrainerLaunch
 from dlrl_core.workload import workload_host
+from dlrl_core.workload.actors import actor_class
 from dlrl_core.workload.process import ProcessSetup
 from dlrl_core.workload.workload_host import WorkloadHost, WorkloadLaunch
 
@@ -29,8 +29,7 @@ def start_workload(plan: WorkloadPlan, launch: WorkloadLaunch, group: PlacementG
 
     Ray never restarts it by itself: the new process would have no state.
     """
-    actor = _actor_class(WorkloadHost, (*workload_host.CONCURRENCY_GROUPS, ("coroutines", launch.concurrency)))
-    return actor.options(
+    return _workload_class(launch.concurrency).options(
         name=plan.name,
         namespace=namespace_of(launch.identity.job),
         lifetime="detached",
@@ -61,27 +60,18 @@ def start_trainer(launch: TrainerLaunch) -> Any:
 
 @functools.cache
 def _actor_class(host: type, groups: tuple[tuple[str, int], ...]) -> Any:
-    """The Ray class of a host, made once in this process: Ray exports it to the cluster each time it is made."""
-    return ray.remote(concurrency_groups=dict(groups))(host)  # type: ignore[call-overload]
+    return actor_class(host, concurrency_groups=dict(groups))
 
 
 def export_classes(concurrencies: Collection[int]) -> None:
-    """Have Ray export the classes of the job's processes now: that takes 40 ms, which a restart would wait for.
+    """Export the classes of the job's processes now, so that no restart waits for it."""
+    _actor_class(TrainerHost, trainer_host.CONCURRENCY_GROUPS)
+    for number in concurrencies:
+        _workload_class(number)
 
-    Ray does so when an actor is created; it has no public call for it. Where this one fails, Ray still does.
-    """
-    groups = [(*workload_host.CONCURRENCY_GROUPS, ("coroutines", number)) for number in concurrencies]
-    actors = [
-        _actor_class(TrainerHost, trainer_host.CONCURRENCY_GROUPS),
-        *(_actor_class(WorkloadHost, g) for g in groups),
-    ]
-    with contextlib.suppress(Exception):
-        worker = ray._private.worker.global_worker
-        for meta in (actor.__ray_metadata__ for actor in actors):
-            worker.function_actor_manager.export_actor_class(
-                meta.modified_class, meta.actor_creation_function_descriptor, meta.method_meta.methods.keys()
-            )
-            meta.last_export_cluster_and_job = worker.current_cluster_and_job
+
+def _workload_class(concurrency: int) -> Any:
+    return _actor_class(WorkloadHost, (*workload_host.CONCURRENCY_GROUPS, ("coroutines", concurrency)))
 
 
 def _runtime_env(setup: ProcessSetup) -> dict[str, Any] | None:

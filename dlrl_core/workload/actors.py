@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from typing import Any
@@ -83,6 +84,27 @@ def ask_restarting(method: Any, *args: Any, answer_s: float, back_s: float) -> A
             if isinstance(error, ActorDiedError) or time.monotonic() >= deadline:
                 raise NoAnswerError(one_line(error), is_alive=False) from error
             time.sleep(_ASK_AGAIN_S)
+
+
+def actor_class(host: type, **options: Any) -> Any:
+    """The Ray class of a host, exported to the cluster.
+
+    Ray exports a class when its first actor is created, and disassembles all of its methods then, to warn of classes
+    that are exported again and again. That takes a tenth of a second, which a start or a restart would wait for, so it
+    is left out here. There is no public call for it; where this one fails, Ray exports the class by itself.
+    """
+    made = ray.remote(**options)(host) if options else ray.remote(host)
+    with contextlib.suppress(Exception):
+        worker, meta = ray._private.worker.global_worker, made.__ray_metadata__
+        manager = worker.function_actor_manager
+        manager.compute_collision_identifier = lambda exported: exported.__name__.encode()
+        try:
+            descriptor, methods = meta.actor_creation_function_descriptor, meta.method_meta.methods.keys()
+            manager.export_actor_class(meta.modified_class, descriptor, methods)
+            meta.last_export_cluster_and_job = worker.current_cluster_and_job
+        finally:
+            del manager.compute_collision_identifier
+    return made
 
 
 def one_line(error: Exception) -> str:
