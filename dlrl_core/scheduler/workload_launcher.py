@@ -29,7 +29,8 @@ def start_workload(plan: WorkloadPlan, launch: WorkloadLaunch, group: PlacementG
 
     Ray never restarts it by itself: the new process would have no state.
     """
-    return _workload_class(launch.concurrency).options(
+    actor = _workload_class(launch.concurrency)
+    return actor.options(
         name=plan.name,
         namespace=namespace_of(launch.identity.job),
         lifetime="detached",

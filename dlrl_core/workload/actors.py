@@ -93,10 +93,10 @@ def actor_class(host: type, **options: Any) -> Any:
     that are exported again and again. That takes a tenth of a second, which a start or a restart would wait for, so it
     is left out here. There is no public call for it; where this one fails, Ray exports the class by itself.
     """
-    made = ray.remote(**options)(host) if options else ray.remote(host)
+    made: Any = ray.remote(**options)(host) if options else ray.remote(host)
     with contextlib.suppress(Exception):
         worker, meta = ray._private.worker.global_worker, made.__ray_metadata__
-        manager = worker.function_actor_manager
+        manager: Any = worker.function_actor_manager
         manager.compute_collision_identifier = lambda exported: exported.__name__.encode()
         try:
             descriptor, methods = meta.actor_creation_function_descriptor, meta.method_meta.methods.keys()
