@@ -28,10 +28,13 @@ test:  ## set up, then run all checks and tests, but those of test-long
 	@$(MAKE) --no-print-directory -j 3 venv-core venv-openrlhf venv-verl
 	@$(MAKE) --no-print-directory test-core test-openrlhf test-verl
 
+# Every process of a job imports dlrl: compiled, as pip compiles what it installs, also where Python is told not to.
+COMPILE = python -m compileall -q dlrl_core plugins examples
+
 # Jobs on the shared cluster mostly wait for processes to start; all other tests run beside them, and are shown after them.
 # $(1) is the environment, $(2) says which tests, $(3) has more options.
 PYTEST = $(1)/bin/python -m pytest --durations 15 $(3) -m
-in_two = @log=$$(mktemp); $(PYTEST) "not shared_cluster and $(2)" >$$log 2>&1 & beside=$$!; \
+in_two = @$(1)/bin/$(COMPILE) tests; log=$$(mktemp); $(PYTEST) "not shared_cluster and $(2)" >$$log 2>&1 & beside=$$!; \
   $(PYTEST) "shared_cluster and $(2)"; status=$$?; \
   wait $$beside || status=1; cat $$log; rm -f $$log; exit $$status
 
@@ -61,7 +64,7 @@ measure: venv-core  ## how large the core is, and the files that a job goes thro
 	$(CORE)/bin/python -m tools.measure --way
 
 bench: venv-core venv-openrlhf venv-verl  ## run every benchmark; fails if one misses its bar
-	@$(CORE)/bin/python -m compileall -q dlrl_core plugins benchmarks  # as pip does with what it installs, Ray included
+	@$(CORE)/bin/$(COMPILE) benchmarks
 	@status=0; for name in $(BENCHMARKS); do \
 	  echo "== benchmarks/$$name.py"; $(CORE)/bin/python -m benchmarks.$$name || status=1; done; \
 	for name in commits overhead; do \

@@ -190,7 +190,7 @@ class TrainerProcess:
 
 
 def _commit_news(before: CommitsReport | None, after: CommitsReport | None) -> Iterator[str]:
-    """What became wrong or right with commits, in sentences for the journal."""
+    """What became wrong or right with commits, in sentences for the journal. `dlrl status` shows what is wrong now."""
     kinds = (
         ("trouble", "commits"),
         ("neighbour_trouble", "copies on other nodes"),
@@ -198,7 +198,7 @@ def _commit_news(before: CommitsReport | None, after: CommitsReport | None) -> I
     )
     for name, what in kinds:
         old, new = getattr(before, name, None), getattr(after, name, None)
-        if new is not None and new != old:
+        if new is not None and old is None:
             yield str(new)
         elif old is not None and new is None:
             yield f"{what} are made again"
