@@ -44,7 +44,7 @@ def killed_while_it_ends(name: str, handle) -> None:
 def test_a_master_killed_while_the_job_ends_leaves_the_ending_and_the_result_to_the_next(dlrl_home):
     handle = job("FreezesAWorker").submit("ends", blocking=False)
     killed_while_it_ends("ends", handle)
-    assert handle.wait(timeout=90).value == {"answer": 42, "padding": b""}
+    assert handle.wait(timeout=90).value == {"answer": 42, "padding": ""}
     context = context_of("ends")
     assert (context.record.state, context.record.master_incarnation) == ("finished", 2)
     assert [one.incarnation for one in context.workloads.values()] == [0, 0]
@@ -55,7 +55,7 @@ def test_a_master_killed_while_the_job_ends_leaves_the_ending_and_the_result_to_
 def test_a_result_too_large_for_the_record_is_said_to_be_lost(dlrl_home):
     handle = job("FreezesAWorker", padding=2 * 1024 * 1024).submit("large", blocking=False)
     killed_while_it_ends("large", handle)
-    with pytest.raises(JobError, match="job 'large' finished, but what its trainer returned is lost"):
+    with pytest.raises(JobError, match="job 'large' finished, but what its trainer returned, of type 'dict', is lost"):
         handle.wait(timeout=90)
     assert context_of("large").record.state == "finished"
 
