@@ -6,6 +6,7 @@ Each problem is logged once per process to the logger `dlrl.plugin`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -20,6 +21,7 @@ from dlrl_core import __version__
 from dlrl_core.errors import PluginError, UnknownFrameworkError
 from dlrl_core.hints import did_you_mean
 from dlrl_core.plugin import hookspecs as hooks
+from dlrl_core.plugin.blame import blame_adapter, blamed, blaming
 from dlrl_core.plugin.contract import FrameworkAdapter
 from dlrl_core.plugin.hookspecs import KINDS
 from dlrl_core.plugin.loading import (
@@ -135,6 +137,8 @@ class PluginHost:
             for hook, values in (added or {}).items():
                 for name, value in values.items():
                     self._tables[hook].claim(name, value, record)
+                    if hook == FRAMEWORKS:
+                        blame_adapter(value, record)
         self._records = tuple(record for record, _ in loaded)
 
     @classmethod
@@ -187,7 +191,7 @@ class PluginHost:
 
     def state_keeper(self, name: str) -> hooks.ImportPath:
         """The import path of the keeper class of that name. Raises PluginError."""
-        found = self._function("dlrl_state_keepers", name)
+        found = self._import("dlrl_state_keepers", name, self._find("dlrl_state_keepers", name, PluginError)[1])
         return f"{found.__module__}:{found.__qualname__}"
 
     def cluster_starter(self, name: str) -> hooks.ClusterStarter:
@@ -219,7 +223,8 @@ class PluginHost:
         return self._all_functions("dlrl_plan_advisers")
 
     def doctor_checks(self) -> Mapping[str, hooks.DoctorCheck]:
-        return self._all_functions("dlrl_doctor_checks")
+        hook = "dlrl_doctor_checks"
+        return {name: self._blaming(hook, name, check) for name, check in self._all_functions(hook).items()}
 
     def import_all(self) -> None:
         """Import every function that was given as an import path, so that `problems` and `records` name broken ones."""
@@ -239,8 +244,17 @@ class PluginHost:
         clashes = (sentence for table in self._tables.values() for sentence in table.clashes().values())
         return list(dict.fromkeys([*failed, *clashes, *unusable, *self._allow_problems]))
 
+    def errors_of(
+        self, hook: str, name: str, *, but: tuple[type[BaseException], ...]
+    ) -> contextlib.AbstractContextManager[None]:
+        """A context: what a function of this hook raises in the block, `but` for these, is an error of its plugin."""
+        return blamed(self._tables[hook].usable()[name][0], self._tables[hook].what(name), but=but)
+
     def _function(self, hook: str, name: str) -> Callable[..., Any]:
-        return self._import(hook, name, self._find(hook, name, PluginError)[1])
+        return self._blaming(hook, name, self._import(hook, name, self._find(hook, name, PluginError)[1]))
+
+    def _blaming(self, hook: str, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        return blaming(function, self._tables[hook].usable()[name][0], self._tables[hook].what(name))
 
     def _all_functions(self, hook: str, names: Sequence[str] | None = None) -> dict[str, Callable[..., Any]]:
         """Those that can be imported, of the names if some are given; each other one is logged, once."""
