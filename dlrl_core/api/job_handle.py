@@ -309,6 +309,8 @@ class JobHandle:
         from dlrl_core.roles import MASTER
         from dlrl_core.scheduler.workload_launcher import wait_until_gone
 
+        if self._last is not None and self._last.degraded is not None:
+            print(f"dlrl: the record lacks the end of the job: {self._last.degraded}", file=sys.stderr, flush=True)
         if self._is_submitter or self._ending.state == "stopped":
             self._master.leave.remote()
             wait_until_gone(self.name, [MASTER], _GONE_S)

@@ -22,6 +22,14 @@ def story(shell):
     told.close()
 
 
+def test_status_is_readable_however_narrow_the_terminal_says_it_is(shell, story):
+    for words in (["status"], ["status", "ppo"], ["why", "ppo"]):
+        ran = shell.run(*words, env={"COLUMNS": "1"})
+
+        assert ran.code == 0
+        assert "ppo" in ran.out and "running" in ran.out
+
+
 def test_why_of_a_dead_job_tells_the_sentence_the_chain_and_what_to_do(shell, story):
     story.loop.chaos.note("chaos: kill of 'actor-1' now", "actor-1", FaultKind.KILL)
     story.loses("actor-1")
