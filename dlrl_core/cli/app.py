@@ -161,11 +161,12 @@ def add_plugin_commands() -> None:
 
 
 def _with_errors_shown(host: PluginHost, name: str, function: Callable[..., None]) -> Callable[..., None]:
+    passing = (typer.Exit, typer.Abort, typer.BadParameter, SystemExit, BrokenPipeError)
+
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> None:
-        passing = (typer.Exit, typer.Abort, typer.BadParameter, SystemExit, BrokenPipeError)
-        with errors_shown("--json" in sys.argv), host.errors_of("dlrl_commands", name, but=passing):
-            function(*args, **kwargs)
+        with errors_shown("--json" in sys.argv):
+            host.blaming("dlrl_commands", name, function, but=passing)(*args, **kwargs)
 
     return call
 

@@ -31,47 +31,38 @@ _ALWAYS = re.compile(
 """Words that are secret by themselves; the first kind also within a word, as in 'dbpassword'."""
 
 _OWNERS = _set(
-    """
-    access account aliyun anthropic api app auth authorization aws azure bearer bing bot brave client cloud cohere
+    """access account aliyun anthropic api app auth authorization aws azure bearer bing bot brave client cloud cohere
     comet csrf dashscope datadog db deepseek deploy deployment discord docker encryption exa firecrawl gcp gemini gh
-    git gitea github gitlab google gpg groq hf hmac hub hugging huggingface jina jupyter jwt kaggle langfuse langsmith
-    license login master minio mistral mlflow modelscope my neptune ngc npm nvidia oauth openai openrouter oss
-    perplexity personal pgp pinecone private pypi redis refresh registry replicate root runpod secret security
+    git gitea github gitlab google gpg groq hf hmac hub hugging huggingface jina jupyter jwt kaggle langfuse
+    langsmith license login master minio mistral mlflow modelscope my neptune ngc npm nvidia oauth openai openrouter
+    oss perplexity personal pgp pinecone private pypi redis refresh registry replicate root runpod secret security
     sentry serpapi serper service session shared signing slack ssh ssl storage swanlab tavily telegram tls together
-    twilio vault volc wandb webhook zhipu
-    """
+    twilio vault volc wandb webhook zhipu"""
 )
 """What a secret key, token or PAT belongs to: 'signing_key', 'hf_token_2024', 'GITHUB_PAT'."""
 
 _DATA_KEYS = _set(
-    """
-    answer cache column data dict field fn foreign group image index input item label lookup map metric output partition
-    primary prompt public question response reward routing row sort state table text video
-    """
+    """answer cache column data dict field fn foreign group image index input item label lookup map metric output
+    partition primary prompt public question response reward routing row sort state table text video"""
 )
 """What stands before a key of data. Before any other, an upper-case KEY is secret: 'ACME_KEY' is a variable's name."""
 
 _PASS_OWNERS = _OWNERS | _set("admin database email ftp http https mail mysql pg proxy smtp user")
 
 _VOCABULARY = _set(
-    """
-    action add any assistant audio balance base begin beginning bos by chat chi chunk class cls content
-    context continuous decode decoder delim delimiter delta detect dp drop dummy each empty encoder end eod eoh eoi
-    eol eom eop eos eot eow extra fake fill filler fim first generate generated ignore image img in input
-    invalid k label last length level logprob loss mask max mean min n new newline next no null num number
-    of old output pad padding per placeholder prefill prefix prev previous prob prompt query reserved
-    response reward role score sep separator sequence single skip soi special split start step stop sub
-    suffix sum system target text think thinking tool total turn unk unknown unused valid value video
-    vision visual vocab word
-    """
+    """action add any assistant audio balance base begin beginning bos by chat chi chunk class cls content context
+    continuous decode decoder delim delimiter delta detect dp drop dummy each empty encoder end eod eoh eoi eol eom
+    eop eos eot eow extra fake fill filler fim first generate generated ignore image img in input invalid k label
+    last length level logprob loss mask max mean min n new newline next no null num number of old output pad padding
+    per placeholder prefill prefix prev previous prob prompt query reserved response reward role score sep separator
+    sequence single skip soi special split start step stop sub suffix sum system target text think thinking tool
+    total turn unk unknown unused valid value video vision visual vocab word"""
 )
 """What stands before a token of a model's vocabulary or a count of them: 'eos_token', 'loss_per_token'."""
 
 _ABOUT = _set(
-    """
-    count dir directory enabled env expiry file filename format host len length location method mode name
-    names path paths policy port protocol provider ttl type uri url
-    """
+    """count dir directory enabled env expiry file filename format host len length location method mode name names path
+    paths policy port protocol provider ttl type uri url"""
 )
 """As the last word: the value tells about the secret and is none itself, as in 'token_file', 'auth_type'."""
 

@@ -6,7 +6,6 @@ Each problem is logged once per process to the logger `dlrl.plugin`.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import os
@@ -21,7 +20,7 @@ from dlrl_core import __version__
 from dlrl_core.errors import PluginError, UnknownFrameworkError
 from dlrl_core.hints import did_you_mean
 from dlrl_core.plugin import hookspecs as hooks
-from dlrl_core.plugin.blame import blame_adapter, blamed, blaming
+from dlrl_core.plugin.blame import Passing, blame_adapter, blaming
 from dlrl_core.plugin.contract import FrameworkAdapter
 from dlrl_core.plugin.hookspecs import KINDS
 from dlrl_core.plugin.loading import (
@@ -213,6 +212,10 @@ class PluginHost:
         self._unusable[hook, name] = owner, sentence
         return sentence
 
+    def blaming(self, hook: str, name: str, function: Callable[..., Any], *, but: Passing = ()) -> Callable[..., Any]:
+        """The function that a plugin registered there; what it raises, `but` for these, is an error of the plugin."""
+        return blaming(function, self._tables[hook].usable()[name][0], self._tables[hook].what(name), but)
+
     def detectors(self) -> Mapping[str, hooks.Detector]:
         return self._all_functions("dlrl_detectors")
 
@@ -224,7 +227,7 @@ class PluginHost:
 
     def doctor_checks(self) -> Mapping[str, hooks.DoctorCheck]:
         hook = "dlrl_doctor_checks"
-        return {name: self._blaming(hook, name, check) for name, check in self._all_functions(hook).items()}
+        return {name: self.blaming(hook, name, check) for name, check in self._all_functions(hook).items()}
 
     def import_all(self) -> None:
         """Import every function that was given as an import path, so that `problems` and `records` name broken ones."""
@@ -244,17 +247,8 @@ class PluginHost:
         clashes = (sentence for table in self._tables.values() for sentence in table.clashes().values())
         return list(dict.fromkeys([*failed, *clashes, *unusable, *self._allow_problems]))
 
-    def errors_of(
-        self, hook: str, name: str, *, but: tuple[type[BaseException], ...]
-    ) -> contextlib.AbstractContextManager[None]:
-        """A context: what a function of this hook raises in the block, `but` for these, is an error of its plugin."""
-        return blamed(self._tables[hook].usable()[name][0], self._tables[hook].what(name), but=but)
-
     def _function(self, hook: str, name: str) -> Callable[..., Any]:
-        return self._blaming(hook, name, self._import(hook, name, self._find(hook, name, PluginError)[1]))
-
-    def _blaming(self, hook: str, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        return blaming(function, self._tables[hook].usable()[name][0], self._tables[hook].what(name))
+        return self.blaming(hook, name, self._import(hook, name, self._find(hook, name, PluginError)[1]))
 
     def _all_functions(self, hook: str, names: Sequence[str] | None = None) -> dict[str, Callable[..., Any]]:
         """Those that can be imported, of the names if some are given; each other one is logged, once."""
