@@ -6,6 +6,9 @@ import os
 
 import pytest
 
+from dlrl_core.cli.error_report import exit_code_of
+from dlrl_core.errors import JobFailedError, PluginError, RemoteCause, TrainerError
+
 CODE = """
 import typer
 from dlrl_core.cli.app import AsJson
@@ -75,3 +78,15 @@ def test_an_error_of_a_plugin_is_json_where_asked(shell, env, words, what, raise
 @pytest.mark.parametrize(("word", "code"), [("leave", 7), ("lose", 3)])
 def test_a_plugins_command_ends_on_purpose_as_it_says(shell, env, word, code):
     assert shell.run(word, env=env).code == code
+
+
+def test_a_job_that_fails_by_an_error_of_a_plugin_ends_with_exit_code_2():
+    """As when `prepare_process` raises: in a process of the job, from which the error comes pickled."""
+    error = PluginError("plugin 'acme' (acme 1.0) failed in 'prepare_process' of framework 'acme'")
+    error.cause = RemoteCause.of(KeyError("model"))
+    cause = RemoteCause.of(TrainerError("the trainer could not be imported", RemoteCause.of(error)))
+    failed = JobFailedError("ppo", "job 'ppo' failed", cause)
+    failed.__cause__ = cause.load()
+
+    assert cause.type_name == "PluginError"
+    assert exit_code_of(failed) == 2
