@@ -71,7 +71,7 @@ class RemoteCause:
         inner = getattr(error, "cause", None)
         if isinstance(inner, DlrlError):  # Ray's wrapper around one of ours
             return cls.of(inner)
-        if isinstance(inner, RemoteCause):
+        if isinstance(inner, RemoteCause) and not isinstance(error, PluginError):  # whose plugin it is must stay known
             return inner
         text = "".join(traceback_module.format_exception(error))
         return cls(

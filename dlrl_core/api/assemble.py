@@ -13,7 +13,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dlrl_core.errors import PluginError, RemoteCause, SpecError
+from dlrl_core.errors import PluginError, SpecError
 from dlrl_core.hints import did_you_mean
 from dlrl_core.plugin import ConfigKind, ConfigSource, FrameworkAdapter, plugin_host
 from dlrl_core.spec import ClassRef, ConfigValue, JobSpec, problems_of
@@ -78,7 +78,7 @@ def _collect(texts: list[str], step: Callable[[], T]) -> T | None:
 def _config(said: Said, adapter: FrameworkAdapter | None) -> ConfigValue:
     source = overridden(config_source(said.config), said.overrides, is_whole=said.framework is None)
     if adapter is not None:
-        return ConfigValue.of(_asked(adapter, "read_config", lambda: adapter.read_config(source)))
+        return ConfigValue.of(adapter.read_config(source))
     if said.framework is not None:
         return ConfigValue({})  # without its adapter, the framework's own config can't be judged
     if isinstance(source.value, Path):
@@ -91,26 +91,10 @@ def _config(said: Said, adapter: FrameworkAdapter | None) -> ConfigValue:
 
 def _fill(adapter: FrameworkAdapter, config: ConfigValue) -> FrameworkDefaults:
     try:
-        return _asked(adapter, "fill", lambda: adapter.fill(config.plain()))
+        return adapter.fill(config.plain())
     except RefusedDefaults as error:
         begin = f"framework '{adapter.name}' gives defaults that can't be"
         raise SpecError([f"{begin}: {text}" for text in error.problems]) from error
-
-
-def _asked(adapter: FrameworkAdapter, method: str, step: Callable[[], T]) -> T:
-    """What a method of the adapter returns; an exception that is none of ours is a defect of the adapter."""
-    try:
-        return step()
-    except (SpecError, PluginError):
-        raise
-    except Exception as error:
-        shown = str(error).partition("\n")[0]
-        raised = PluginError(
-            f"framework '{adapter.name}' can't be used with this config: its adapter's {method} raised "
-            f"{type(error).__name__}: {shown}"
-        )
-        raised.cause = RemoteCause.of(error)
-        raise raised from error
 
 
 def _words_of(defaults: FrameworkDefaults | None) -> Words:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import html
+import json
 import pickle
 import sys
 import time
@@ -308,6 +309,8 @@ class JobHandle:
         from dlrl_core.roles import MASTER
         from dlrl_core.scheduler.workload_launcher import wait_until_gone
 
+        if self._last is not None and self._last.degraded is not None:
+            print(f"dlrl: the record lacks the end of the job: {self._last.degraded}", file=sys.stderr, flush=True)
         if self._is_submitter or self._ending.state == "stopped":
             self._master.leave.remote()
             wait_until_gone(self.name, [MASTER], _GONE_S)
@@ -317,13 +320,7 @@ class JobHandle:
         ending, status = self._ending, self._last
         assert status is not None
         if ending.state == "finished":
-            if ending.result is None:
-                raise JobError(
-                    self.name,
-                    f"job '{self.name}' finished, but what its trainer returned is lost: the master was gone before "
-                    "this process had it, and it is too large for the job's record; let `fit` write it to a file, too",
-                )
-            return JobResult(name=self.name, value=pickle.loads(ending.result), seconds=status.seconds, status=status)
+            return JobResult(name=self.name, value=self._value(), seconds=status.seconds, status=status)
         if ending.state == "stopped":
             raise JobStoppedError(self.name, f"job '{self.name}' was stopped: {ending.why}")
         original = ending.cause.load() if ending.cause is not None else None
@@ -332,6 +329,20 @@ class JobHandle:
             message = f"{message}\n\n{ending.cause.traceback}"
         self._tell_logs()
         raise JobFailedError(self.name, message, ending.cause) from original
+
+    def _value(self) -> Any:
+        """What the trainer returned. Only what a living Master sent is unpickled: a record has JSON, or nothing."""
+        result = self._ending.result
+        returned = f"job '{self.name}' finished, but what its trainer returned"
+        if result is None or (result.pickled is None and result.json_text is None):
+            kind = f", of type '{result.type_name}'," if result is not None else ""
+            why = "the master was gone before this process had it, and the job's record keeps plain JSON up to 1 MB"
+            raise JobError(self.name, f"{returned}{kind} is lost: {why}; let `fit` write it to a file, too")
+        try:
+            return json.loads(result.json_text) if result.pickled is None else pickle.loads(result.pickled)
+        except Exception as error:
+            what = f"{returned}, of type '{result.type_name}', can't be opened in this process"
+            raise JobError(self.name, f"{what}: {type(error).__name__}: {error}") from error
 
     def _tell_logs(self) -> None:
         """Tell once where the output of all processes is."""

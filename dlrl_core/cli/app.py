@@ -5,9 +5,10 @@ Nothing heavy is imported at the top of this module or of those it imports: `dlr
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -154,9 +155,20 @@ def add_plugin_commands() -> None:
         called = usable_commands(host, sys.argv[1:2])
         commands = called or usable_commands(host)
     for name, function in commands.items():
-        app.command(name)(function)
+        app.command(name)(_with_errors_shown(host, name, function))
     if not called:
         print_problems(host.problems("dlrl_commands"))
+
+
+def _with_errors_shown(host: PluginHost, name: str, function: Callable[..., None]) -> Callable[..., None]:
+    passing = (typer.Exit, typer.Abort, typer.BadParameter, SystemExit, BrokenPipeError)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> None:
+        with errors_shown("--json" in sys.argv):
+            host.blaming("dlrl_commands", name, function, but=passing)(*args, **kwargs)
+
+    return call
 
 
 def usable_commands(host: PluginHost, names: Sequence[str] | None = None) -> dict[str, Callable[..., None]]:

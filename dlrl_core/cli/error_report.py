@@ -63,7 +63,8 @@ _BY_ERROR: tuple[tuple[type[BaseException], ExitCode], ...] = (
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
-    """The code for an error that reached the command."""
+    """The code for an error that reached the command; a job that failed by a plugin's error ends as that error does."""
+    error = error.__cause__ if isinstance(error.__cause__, PluginError) else error
     return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), ExitCode.FAILED)
 
 
@@ -124,5 +125,5 @@ def _print(error: BaseException) -> None:
 
     stderr = console(sys.stderr)
     stderr.print(Text.assemble(("error: ", "bold red"), redact(headline(error))), soft_wrap=True)
-    if cause := _cause(error):
+    if (cause := _cause(error)) and not isinstance(error, PluginError):  # --json has it
         stderr.print(Text(f"\n{redact(cause.traceback).rstrip()}", style="dim"), soft_wrap=True)

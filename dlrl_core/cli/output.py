@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from dlrl_core.plugin import PluginHost
 
 _PIPE_WIDTH = 160
+_USUAL_WIDTH = 80
+_NARROWEST = 40
 _STATE_STYLES = {
     "running": "cyan",
     "finished": "green",
@@ -41,12 +43,15 @@ _STATE_STYLES = {
 
 
 def console(stream: IO[str] | None = None) -> Console:
-    """A console on a stream, by default stdout. Into a pipe it writes wide lines, so that tables are not cut."""
+    """A console on a stream, by default stdout. Into a pipe it writes wide lines, so that tables are not cut; no
+    terminal is so narrow that nothing fits, whatever COLUMNS says."""
     from rich.console import Console
 
     stream = stream or sys.stdout
     is_pipe = not stream.isatty() and "COLUMNS" not in os.environ
-    return Console(file=stream, highlight=False, width=_PIPE_WIDTH if is_pipe else None)
+    made = Console(file=stream, highlight=False, width=_PIPE_WIDTH if is_pipe else None)
+    made.width = made.width if made.width >= _NARROWEST else _USUAL_WIDTH
+    return made
 
 
 def print_json(value: Any, stream: IO[str] | None = None) -> None:

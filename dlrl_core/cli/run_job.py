@@ -7,8 +7,10 @@ import textwrap
 from contextlib import redirect_stdout
 from typing import IO, TYPE_CHECKING, Any
 
+import typer
+
 from dlrl_core.cli import wording
-from dlrl_core.cli.error_report import fail
+from dlrl_core.cli.error_report import ExitCode, fail
 from dlrl_core.cli.job_input import JobInput, is_cluster_named
 from dlrl_core.cli.output import console, fact_table, print_json, state_style
 from dlrl_core.cli.progress import progress_of
@@ -42,6 +44,8 @@ def run_job(
         print_json({**summary(result.status), "value": result.value}, stdout)
     else:
         console(stdout).print(summary_table(result.status, result.value))
+    if result.status.degraded is not None:
+        raise typer.Exit(ExitCode.CLUSTER)  # the handle has told that the store did not take the end
 
 
 def submit_job(given: JobInput, *, name: str | None, address: str | None, wait_s: float, as_json: bool) -> None:
@@ -84,6 +88,7 @@ def summary(status: JobStatus) -> dict[str, Any]:
         "name": status.name,
         "state": status.state,
         "why": status.why,
+        "degraded": status.degraded,
         "steps": status.step,
         "total_steps": status.total_steps,
         "seconds": round(status.seconds, 3),

@@ -15,24 +15,23 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from dlrl_core.context.commits_report import CommitsReport
 from dlrl_core.context.job_state import JobState
 from dlrl_core.context.process_report import WorkloadState
 from dlrl_core.context.redaction import RedactedText, redacted_text
 from dlrl_core.context.store import check_schema
+from dlrl_core.context.trainer_outcome import TrainerResult
 from dlrl_core.errors import ContextError, ErrorIdentity, RemoteCause, SchemaError
 from dlrl_core.roles import RoleType
 from dlrl_core.spec.job_spec import validation_problems
 from dlrl_core.spec.role_values import FailoverScope
 
-SCHEMA = 5
+SCHEMA = 6
 """Number of the record format. Raised with every new field: a Master must not drop what it can't read."""
-_LARGEST_RESULT = 1024 * 1024
-"""A larger result is in memory only: it is lost if the Master dies before the driver has it, and the driver says so."""
 _REMEMBERED = 200
 """Incidents that are kept in the record: budgets are counted from them."""
 
@@ -186,26 +185,29 @@ class ProgressRecord(PersistedRecord):
     updated_at: float = Field(default_factory=time.time)
 
 
+def _without_pickle(value: Any) -> Any:
+    """A mapping was read from a store: what is pickled in it would execute, so it is dropped."""
+    return {**value, "pickled": None} if isinstance(value, Mapping) else value
+
+
 class JobEnding(PersistedRecord):
     """How the job ends. Written before any process is ended; a Master that comes later completes the same ending."""
 
     state: JobState
     why: RedactedText | None = None
-    cause: RemoteCause | None = Field(default=None, repr=False)
+    cause: Annotated[RemoteCause | None, BeforeValidator(_without_pickle)] = Field(default=None, repr=False)
     """The exception of user code behind a failure."""
-    result: bytes | None = Field(default=None, repr=False)
-    """What the trainer returned, pickled; only the driver opens it."""
+    result: Annotated[TrainerResult | None, BeforeValidator(_without_pickle)] = Field(default=None, repr=False)
 
     def kept(self) -> JobEnding:
-        """The part that goes to the store: no result above a megabyte, and of the cause its redacted text."""
-        is_small = self.result is not None and len(self.result) <= _LARGEST_RESULT
+        """The part that goes to the store: nothing pickled, and of the cause its redacted text."""
         cause = self.cause and replace(
             self.cause,
             message=redacted_text(self.cause.message),
             traceback=redacted_text(self.cause.traceback),
             pickled=None,
         )
-        return self.model_copy(update={"result": self.result if is_small else None, "cause": cause})
+        return self.model_copy(update={"result": self.result and replace(self.result, pickled=None), "cause": cause})
 
 
 class JobRecord(PersistedRecord):
@@ -357,9 +359,11 @@ def _plain(job: str, key: str, documents: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _of_today(key: str, plain: dict[str, Any]) -> dict[str, Any]:
-    """A document of schema 3 or older as one of today's: what is written next has today's fields."""
+    """A document of an older schema as one of today's: what is written next has today's fields."""
     gone = _GONE_SINCE_4.get(key.partition("/")[0], ())
     kept = {name: value for name, value in plain.items() if name not in gone}
+    if key == "job" and kept.get("ending"):
+        kept["ending"] = {**kept["ending"], "result": None}  # pickled, up to schema 5
     if key == "trainer" and kept.get("state") in ("ready", "dead"):
         kept["state"] = TrainerState.STARTING
     return {**kept, "record_schema": SCHEMA}

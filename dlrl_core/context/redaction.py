@@ -31,37 +31,38 @@ _ALWAYS = re.compile(
 """Words that are secret by themselves; the first kind also within a word, as in 'dbpassword'."""
 
 _OWNERS = _set(
-    """
-    access account api app auth authorization aws azure bearer bot client cloud csrf db deploy deployment
-    discord docker encryption gcp git gitea github gitlab gpg hf hmac hub hugging huggingface jupyter jwt
-    kaggle license login master mlflow modelscope my npm oauth openai personal pgp private pypi redis
-    refresh registry root secret security service session shared signing slack ssh ssl storage swanlab
-    telegram tls vault wandb webhook
-    """
+    """access account aliyun anthropic api app auth authorization aws azure bearer bing bot brave client cloud cohere
+    comet csrf dashscope datadog db deepseek deploy deployment discord docker encryption exa firecrawl gcp gemini gh
+    git gitea github gitlab google gpg groq hf hmac hub hugging huggingface jina jupyter jwt kaggle langfuse
+    langsmith license login master minio mistral mlflow modelscope my neptune ngc npm nvidia oauth openai openrouter
+    oss perplexity personal pgp pinecone private pypi redis refresh registry replicate root runpod secret security
+    sentry serpapi serper service session shared signing slack ssh ssl storage swanlab tavily telegram tls together
+    twilio vault volc wandb webhook zhipu"""
 )
-"""What a secret key or token belongs to: 'signing_key', 'hf_token_2024'."""
+"""What a secret key, token or PAT belongs to: 'signing_key', 'hf_token_2024', 'GITHUB_PAT'."""
+
+_DATA_KEYS = _set(
+    """answer cache column data dict field fn foreign group image index input item label lookup map metric output
+    partition primary prompt public question response reward routing row sort state table text video"""
+)
+"""What stands before a key of data. Before any other, an upper-case KEY is secret: 'ACME_KEY' is a variable's name."""
 
 _PASS_OWNERS = _OWNERS | _set("admin database email ftp http https mail mysql pg proxy smtp user")
 
 _VOCABULARY = _set(
-    """
-    action add any assistant audio balance base begin beginning bos by chat chi chunk class cls content
-    context decode decoder delim delimiter delta detect dp drop dummy each empty encoder end eod eoh eoi
-    eol eom eop eos eot eow extra fake fill filler fim first generate generated ignore image img in input
-    invalid k label last length level logprob loss mask max mean min n new newline next no null num number
-    of old output pad padding per placeholder prefill prefix prev previous prob prompt query reserved
-    response reward role score sep separator sequence single skip soi special split start step stop sub
-    suffix sum system target text think thinking tool total turn unk unknown unused valid value video
-    vision visual vocab word
-    """
+    """action add any assistant audio balance base begin beginning bos by chat chi chunk class cls content context
+    continuous decode decoder delim delimiter delta detect dp drop dummy each empty encoder end eod eoh eoi eol eom
+    eop eos eot eow extra fake fill filler fim first generate generated ignore image img in input invalid k label
+    last length level logprob loss mask max mean min n new newline next no null num number of old output pad padding
+    per placeholder prefill prefix prev previous prob prompt query reserved response reward role score sep separator
+    sequence single skip soi special split start step stop sub suffix sum system target text think thinking tool
+    total turn unk unknown unused valid value video vision visual vocab word"""
 )
 """What stands before a token of a model's vocabulary or a count of them: 'eos_token', 'loss_per_token'."""
 
 _ABOUT = _set(
-    """
-    count dir directory enabled env expiry file filename format host len length location method mode name
-    names path paths policy port protocol provider ttl type uri url
-    """
+    """count dir directory enabled env expiry file filename format host len length location method mode name names path
+    paths policy port protocol provider ttl type uri url"""
 )
 """As the last word: the value tells about the secret and is none itself, as in 'token_file', 'auth_type'."""
 
@@ -87,6 +88,8 @@ def _is_secret_part(segment: str, before: str, words: list[str]) -> bool:
         return False
     if segment.lower() in {"pass", "pw"}:
         return True
+    if words[-1] == "key" and segment.isupper() and len(words) > 1:
+        return words[-2] not in _DATA_KEYS
     befores = [before, *words]
     return any(_is_secret_word(befores[at], word, is_last=at == len(words) - 1) for at, word in enumerate(words))
 
@@ -97,7 +100,7 @@ def _is_secret_word(before: str, word: str, *, is_last: bool) -> bool:
     match word:
         case "token":
             return before in _OWNERS or (is_last and before not in _VOCABULARY)
-        case "tokens" | "key" | "keys":
+        case "tokens" | "key" | "keys" | "pat":
             return before in _OWNERS
         case "pass" | "pwd" | "pw":  # not PWD alone: the working directory
             return is_last and before in _PASS_OWNERS
@@ -108,35 +111,59 @@ def _is_secret_word(before: str, word: str, *, is_last: bool) -> bool:
 
 HIDDEN = "***"
 
-# Each pattern is entered once per run of its characters, so that a megabyte without a secret stays cheap.
-_URL_PASSWORD = re.compile(r"(://[^\s/?#:]*:)[^\s/?#]+@")
-_URL_LONE_USER = re.compile(r"(https?://)[^\s/?#:]+@", re.IGNORECASE)  # with git hosts, that is the token
-_BEARER = re.compile(r"(\bbearer[ \t]+)[^\s\"']{8,}", re.IGNORECASE)
-_KNOWN_SHAPES = re.compile(
-    r"\b(hf_[A-Za-z0-9]{20,}|gh[opsur]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{20,}|sk-[\w-]{20,}"
-    r"|xox[abprs]-[\w-]{10,}|AKIA[A-Z0-9]{16})"
+# Each pattern is entered once per run of its characters, so that a megabyte without a secret stays cheap. All are
+# strings, which `re` compiles once, at their first use: compiling them takes longer than importing this module.
+_SHAPES = (
+    (
+        r"-----BEGIN[A-Z ]{0,30} PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:(?:[^-]|-(?!---)){0,12000}-----END[A-Z ]{0,40}-----|(?:(?:\\[nr]|\s)*[A-Za-z0-9+/=]{16,})*)",
+        HIDDEN,
+    ),
+    (r"(://[^\s/?#:]*:)[^\s/?#]+@", rf"\1{HIDDEN}@"),
+    (r"((?i:https?)://)[^\s/?#:]+@", rf"\1{HIDDEN}@"),  # with git hosts, that is the token
+    (r"([?&](?i:key|code|(?:x-\w+-)?sig(?:nature)?)=)[^&\s\"'#]+", rf"\1{HIDDEN}"),
+    (r"(hooks\.slack\.com/services/|/api/webhooks/\d+/|/bot\d+:)[\w/-]+", rf"\1{HIDDEN}"),
+    (r"(\b(?i:bearer)[ \t]+)(?=[a-z]*[^a-z\s])[^\s\"',;]{8,}", rf"\1{HIDDEN}"),
+    (r"((?<!\S)(?:-u|--user|--proxy-user)[ \t=]+[^\s:]+:)(?!\d+\b)[^\s\"']+", rf"\1{HIDDEN}"),
+    (
+        r"\b(?:hf_[A-Za-z0-9]{20,}|gh[opsur]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{20,}|sk-[\w-]{20,}"
+        r"|(?:[sr]k_live|gsk|npm|dckr_pat|shpat|r8|lsv2_[ps]t)_\w{20,}|(?:pypi|nvapi|xai|tvly|pplx)-[\w-]{20,}"
+        r"|xox[abeprs]-[\w-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{30,}|ya29\.[\w-]{20,}"
+        r"|SG\.[\w-]{16,}\.[\w-]{16,}|eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)*)",
+        HIDDEN,
+    ),
 )
-_KEY_BEFORE_VALUE = re.compile(
-    r"""(?<![\w.-])[+~]{0,2}(?:                              # Hydra writes +key=value, ++key=value, ~key
-        (?P<assigned>[\w.-]++)(?:=|[ \t]+=[ \t]+)            # HF_TOKEN=abc, --hf-token=abc, password = abc
-      | (?P<flag>--[\w.-]++)(?:['"],[ \t]*|[ \t]+)(?!['"]?--)  # --hf-token abc, '--hf-token', 'abc'
+"""What is a secret by its own shape, and what is left of it."""
+_MAPPED = r""":(?:[ \t]+(?:(?i:basic|bearer|digest|negotiate|token)[ \t]+)?|(?=\n[ \t]*-[ \t]))"""
+_KEY_BEFORE_VALUE = rf"""(?x)
+    (?:^|[\n{{,("'\[]|\\[nrt])[ \t]*(?:-[ \t]+)?(?P<entry>[\w.-]++){_MAPPED}  # api_key: abc, Cookie: abc
+  | (?<![\w.-])(?:(?<=\\)[nrt](?=\w))?[+~]{{0,2}}(?:         # Hydra writes +key=value, ++key=value, ~key
+        (?P<assigned>[\w.-]++)(?:["']\])?(?:=|[ \t]+=[ \t]+)  # HF_TOKEN=abc, --hf-token=abc, password = abc
+      | (?P<flag>--?[A-Za-z][\w.-]++)(?:['"],[ \t]*|[ \t]+)(?!['"]?--)  # --hf-token abc, '--hf-token', 'abc'
       | (?<=["'])(?P<quoted>[\w.-]++)\\*["'][ \t]*:[ \t]*     # "hf_token": "abc", also as \"hf_token\": \"abc\"
-    )""",
-    re.VERBOSE,
-)
-_SHELL_VALUE = re.compile(r"""(?:"[^"]*(?:"|$)|'[^']*(?:'|$)|\S)+""")
-_QUOTE = re.compile("[\"']")
+      | (?P<mapped>(?=[^\W_]*+[_.-])[\w.-]++|(?i:authorization|cookie)){_MAPPED}  # not 'token: ' within a sentence
+    )"""
+_LAST = r"""(?: [&;,.:)\]}>]{1,4}(?:\s|$|["']) | (?:[&;,]|\\[nrt])[\w.-]+[=:] | (?:\\[nrt])+(?:\s|$|["']))"""
+"""What ends a value without quotes: punctuation and then a space, a quotation mark or the next key."""
+_STRING = r""""(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*'"""
+_BRACKETS = rf"""[\[({{](?:[^\[\](){{}}"'] | {_STRING} | [\[({{](?:[^\[\](){{}}"'] | {_STRING})*[\])}}])*[\])}}]"""
+_SHELL_VALUE = rf"""(?xs){_BRACKETS} | (?:(?!{_LAST})(?:{_STRING} | ["'][^\n]* | [^\s"']))+"""
+_CLAUSE = rf"""(?xs)
+    [|>][-+]?[ \t]*(?:\n[ \t]+[^\n]+)+ | (?:\n[ \t]*-[ \t][^\n]+)+ | {_STRING} | {_BRACKETS}
+    | (?:(?!{_LAST} | [ \t]+(?:\#|[\w.-]+[=:]))[^\n])+"""
 # A quote before a letter closes nothing.
-_QUOTED_WORD = {quote: re.compile(rf"{quote}(?=\w)[^{quote}]*{quote}?[^{quote}]*|[^{quote}]+") for quote in "\"'"}
+_QUOTED_WORD = {quote: rf"{quote}(?=\w)[^{quote}]*{quote}?[^{quote}]*|[^{quote}]+" for quote in "\"'"}
 _WITHIN_QUOTES = {
-    quote: re.compile(rf"(?:{other}[^{quote}{other}]*{other}?|{quote}(?=\w)[^{quote}]*{quote}?|[^\s{quote}{other}])+")
+    quote: rf"""(?x)
+    (?:(?!{_LAST})(?:{other}[^{quote}{other}]*{other}?|{quote}(?=\w)[^{quote}]*{quote}?|[^\s{quote}{other}]))+"""
     for quote, other in ("\"'", "'\"")
 }
-_JSON_VALUE = re.compile(
-    r""""(?:[^"\\]|\\.)+(?:"|$) | '(?:[^'\\]|\\.)+(?:'|$) | \\+["'][^"'\\]+\\+["'] | [^\s,"'{}\[\]\\]+""",
-    re.DOTALL | re.VERBOSE,
-)
-_NOTHING = frozenset({"null", "none", "true", "false", "''", '""'})
+_JSON_VALUE = rf"""(?xs)
+    (?i:[bru]){{0,2}}(?:{_STRING} | ["'][^\n]+) | \\+["'][^"'\\]+\\+["'] | {_BRACKETS} | [^\s,"'{{}}\[\]\\]+"""
+_NOTHING = r"""(?xi)(?: null|none|true|false|''|""|\[\]|\{\}|\(\)|["']?\$\{[\w.:]+\}["']?
+    | an|and|are|as|by|can|for|from|has|if|in|is|it|must|needs|not|of|on|or|that|the|to|was|when|which|with
+    )(?:[.,;:)\]}]*(?:\s|$|["'])|[&,;][\w.-]+=)"""
+"""Hides no secret: no value at all, a variable's name, or the next word of a sentence ('give --hf-token or log in')."""
 
 
 def redact(value: Any) -> Any:
@@ -151,8 +178,9 @@ def _redact_within(parent: str, value: Any) -> Any:
     """`parent` is the key that holds the value: 'key' under 'wandb' is a secret, under 'data' it is none."""
     if isinstance(value, str):
         return _redact_text(value)
-    if isinstance(value, Mapping):
-        return {key: _redact_item(parent, key, item) for key, item in value.items()}
+    if isinstance(value, Mapping):  # {'name': 'HF_TOKEN', 'value': 'abc'} is how Kubernetes writes a variable
+        name = str(value.get("name", parent))
+        return {key: _redact_item(name if key == "value" else parent, key, item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return _redact_list(parent, value)
     return value
@@ -183,7 +211,7 @@ def _redact_list(parent: str, items: list[Any] | tuple[Any, ...]) -> list[Any]:
 
 
 def _is_secret_flag(item: Any) -> bool:
-    return isinstance(item, str) and re.fullmatch(r"--[\w.-]+", item) is not None and looks_secret(item)
+    return isinstance(item, str) and re.fullmatch(r"--?[A-Za-z][\w.-]+", item) is not None and looks_secret(item)
 
 
 def _is_flag_value(item: Any) -> bool:
@@ -199,11 +227,9 @@ def _hides_something(value: Any) -> bool:
 def _redact_text(text: str) -> str:
     if len(text) < 4:
         return text
-    text = _redact_keyed(text)
-    text = _URL_PASSWORD.sub(rf"\1{HIDDEN}@", text)
-    text = _URL_LONE_USER.sub(rf"\1{HIDDEN}@", text)
-    text = _BEARER.sub(rf"\1{HIDDEN}", text)
-    return _KNOWN_SHAPES.sub(HIDDEN, text)
+    for pattern, shown in _SHAPES:
+        text = re.sub(pattern, shown, text)
+    return _redact_keyed(text)
 
 
 def _redact_keyed(text: str) -> str:
@@ -211,14 +237,15 @@ def _redact_keyed(text: str) -> str:
     pieces: list[str] = []
     done = scanned = 0
     quote = ""
-    for found in _KEY_BEFORE_VALUE.finditer(text):
+    for found in re.finditer(_KEY_BEFORE_VALUE, text):
         form = found.lastgroup or ""
         if found.start() < done or not looks_secret(found[form]):
             continue
         quote, scanned = _quote_open_at(found.start(), text, scanned, quote), found.start()
         is_quoted = form == "quoted" or text[found.end(form)] in _QUOTED_WORD
-        value = (_JSON_VALUE if is_quoted else _word_value(text, found, quote)).match(text, found.end())
-        if value and value[0].lower().rstrip(".,;:)]}") not in _NOTHING:
+        pattern = _JSON_VALUE if is_quoted else _word_value(text, found, quote)
+        value = re.compile(pattern).match(text, found.end())
+        if value and not re.compile(_NOTHING).match(text, found.end()):
             pieces += [text[done : found.end()], f'"{HIDDEN}"' if is_quoted else HIDDEN]
             done = scanned = value.end()
     return "".join([*pieces, text[done:]])
@@ -226,7 +253,7 @@ def _redact_keyed(text: str) -> str:
 
 def _quote_open_at(end: int, text: str, start: int, quote: str) -> str:
     """The quotation mark that is open at `end`, or ''; `quote` is the one at `start`. Apostrophes don't count."""
-    for found in _QUOTE.finditer(text, start, end):
+    for found in re.compile("[\"']").finditer(text, start, end):
         before, after = text[found.start() - 1 : found.start()], text[found.end() : found.end() + 1]
         if quote == found[0] and not after.isalnum():
             quote = ""
@@ -235,15 +262,19 @@ def _quote_open_at(end: int, text: str, start: int, quote: str) -> str:
     return quote
 
 
-def _word_value(text: str, key: re.Match[str], quote: str) -> re.Pattern[str]:
-    """How far an unquoted value goes.
+def _word_value(text: str, key: re.Match[str], quote: str) -> str:
+    """The pattern of how far an unquoted value goes.
 
     To the closing quote, if the quotes are around key and value alone; to a space or the closing quote, if they are
-    around more words; else like a word of a shell, which may have quotes in it.
+    around more words; to the end of the clause, for an entry of YAML; else like a word of a shell, which may have
+    quotes in it.
     """
-    around = text[key.start() - 1 : key.start()]
+    start = key.start("entry") if key["entry"] else key.start()
+    around = text[start - 1 : start]
     if around in _QUOTED_WORD:
         return _QUOTED_WORD[around]
+    if key["entry"] and not quote:
+        return _CLAUSE
     is_within = quote and text[key.end() : key.end() + 1] != quote
     return _WITHIN_QUOTES[quote] if is_within else _SHELL_VALUE
 

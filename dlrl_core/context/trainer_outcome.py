@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from dlrl_core.errors import ErrorIdentity, RemoteCause
 
@@ -11,12 +12,40 @@ if TYPE_CHECKING:
     from dlrl_core.trainer.progress import ProgressReport
 
 
+_LARGEST_JSON = 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerResult:
+    """What `fit` returned. The driver that waits gets it pickled; a record keeps JSON alone, which can't execute."""
+
+    type_name: str
+    json_text: str | None = None
+    """None for a value that JSON does not give back as it was, such as a tuple or a tensor, or of over a megabyte."""
+    pickled: bytes | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, value: Any, pickled: bytes) -> TrainerResult:
+        try:
+            text = json.dumps(value) if _is_plain(value) else None
+        except (ValueError, RecursionError):  # it contains itself
+            text = None
+        is_small = text is not None and len(text) <= _LARGEST_JSON
+        return cls(type_name=type(value).__name__, json_text=text if is_small else None, pickled=pickled)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
+    return all(map(_is_plain, value)) if isinstance(value, list) else isinstance(value, str | int | float | None)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainerOutcome:
-    """How the trainer ended. The result travels pickled: only the driver, which asked, opens it."""
+    """How the trainer ended."""
 
     is_success: bool
-    result: bytes | None = None
+    result: TrainerResult | None = None
     why: str | None = None
     cause: RemoteCause | None = None
     failed_workload: str | None = None

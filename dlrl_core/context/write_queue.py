@@ -148,7 +148,8 @@ class WriteQueue:
             if self._divergence is not None:
                 raise _again(self._divergence)
             if self._line:
-                raise StoreUnavailableError(self._not_written(f"given up after {timeout_s:g} s, they are lost"))
+                lost = self._not_written(f"given up after {timeout_s:g} s, they are lost")
+                raise self._diverge(StoreUnavailableError(lost))
 
     def fail_for(self, seconds: float) -> None:
         """Chaos: behave for so long as if the store could not be reached."""

@@ -16,6 +16,8 @@ class MasterLimits:
     """Constructors may load large models."""
     linger_s: float = 10.0
     """How long an ended Master stays for drivers that still want to know."""
+    last_writes_s: float = 30.0
+    """How long the end of the job waits for a store that does not answer; then the driver is told what is lost."""
 
 
 @dataclass(frozen=True, kw_only=True)

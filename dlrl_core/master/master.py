@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _GRACE_S = 0.1
 _ANSWER_S = 5.0
-_LAST_WRITES_S = 30.0
 
 
 class Master:
@@ -147,6 +146,7 @@ class Master:
         try:
             await self._loop.tear_down(ending)
         finally:
+            await self._write_all()
             self._ending = ending
             self._ended.set()
 
@@ -205,18 +205,17 @@ class Master:
         await asyncio.sleep(_GRACE_S)  # their answers are on the way
         if self._loaded.is_set():
             self._loop.end_processes()  # a slow driver may have started one again
-            await self._write_all()
+            await asyncio.to_thread(self._sinks.close)
             self._store.close()
         self._end_self()
 
     async def _write_all(self) -> None:
-        """Write what still waits for the store; what it does not take in time is lost, and that is printed."""
+        """Write what still waits for the store. What it does not take in time is lost: that is printed, and `status`
+        has it as 'degraded'."""
         try:
-            await asyncio.to_thread(self._context.close, _LAST_WRITES_S)
-        except DlrlError as error:
+            await asyncio.to_thread(self._context.close, self._launch.limits.last_writes_s)
+        except Exception as error:  # noqa: BLE001 - whatever it is, drivers wait for the end
             print(f"dlrl: {error}", file=sys.stderr, flush=True)
-        finally:
-            await asyncio.to_thread(self._sinks.close)
 
     def _end_self(self) -> None:
         # Not exit_actor: it would wait for calls that are still being answered.

@@ -20,6 +20,7 @@ from dlrl_core import __version__
 from dlrl_core.errors import PluginError, UnknownFrameworkError
 from dlrl_core.hints import did_you_mean
 from dlrl_core.plugin import hookspecs as hooks
+from dlrl_core.plugin.blame import Passing, blame_adapter, blaming
 from dlrl_core.plugin.contract import FrameworkAdapter
 from dlrl_core.plugin.hookspecs import KINDS
 from dlrl_core.plugin.loading import (
@@ -135,6 +136,8 @@ class PluginHost:
             for hook, values in (added or {}).items():
                 for name, value in values.items():
                     self._tables[hook].claim(name, value, record)
+                    if hook == FRAMEWORKS:
+                        blame_adapter(value, record)
         self._records = tuple(record for record, _ in loaded)
 
     @classmethod
@@ -187,7 +190,7 @@ class PluginHost:
 
     def state_keeper(self, name: str) -> hooks.ImportPath:
         """The import path of the keeper class of that name. Raises PluginError."""
-        found = self._function("dlrl_state_keepers", name)
+        found = self._import("dlrl_state_keepers", name, self._find("dlrl_state_keepers", name, PluginError)[1])
         return f"{found.__module__}:{found.__qualname__}"
 
     def cluster_starter(self, name: str) -> hooks.ClusterStarter:
@@ -209,6 +212,10 @@ class PluginHost:
         self._unusable[hook, name] = owner, sentence
         return sentence
 
+    def blaming(self, hook: str, name: str, function: Callable[..., Any], *, but: Passing = ()) -> Callable[..., Any]:
+        """The function that a plugin registered there; what it raises, `but` for these, is an error of the plugin."""
+        return blaming(function, self._tables[hook].usable()[name][0], self._tables[hook].what(name), but)
+
     def detectors(self) -> Mapping[str, hooks.Detector]:
         return self._all_functions("dlrl_detectors")
 
@@ -219,7 +226,8 @@ class PluginHost:
         return self._all_functions("dlrl_plan_advisers")
 
     def doctor_checks(self) -> Mapping[str, hooks.DoctorCheck]:
-        return self._all_functions("dlrl_doctor_checks")
+        hook = "dlrl_doctor_checks"
+        return {name: self.blaming(hook, name, check) for name, check in self._all_functions(hook).items()}
 
     def import_all(self) -> None:
         """Import every function that was given as an import path, so that `problems` and `records` name broken ones."""
@@ -240,7 +248,7 @@ class PluginHost:
         return list(dict.fromkeys([*failed, *clashes, *unusable, *self._allow_problems]))
 
     def _function(self, hook: str, name: str) -> Callable[..., Any]:
-        return self._import(hook, name, self._find(hook, name, PluginError)[1])
+        return self.blaming(hook, name, self._import(hook, name, self._find(hook, name, PluginError)[1]))
 
     def _all_functions(self, hook: str, names: Sequence[str] | None = None) -> dict[str, Callable[..., Any]]:
         """Those that can be imported, of the names if some are given; each other one is logged, once."""

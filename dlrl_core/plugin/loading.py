@@ -233,7 +233,7 @@ def load_plugin(plugin: PluginRecord) -> tuple[PluginRecord, Contributions | Non
         return replace(plugin, status=PluginStatus.API_MISMATCH, error=sentence), None
     except BaseException as error:  # noqa: BLE001 - code of others, which may even exit; the other plugins load on
         _log.debug("traceback of %s:", plugin.label, exc_info=error)
-        return replace(plugin, status=PluginStatus.BROKEN, error=plugin.broken(_describe(error))), None
+        return replace(plugin, status=PluginStatus.BROKEN, error=plugin.broken(described(error))), None
 
 
 def import_function(path: ImportPath) -> Callable[..., Any]:
@@ -243,7 +243,7 @@ def import_function(path: ImportPath) -> Callable[..., Any]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise WrongPlugin(_describe(error)) from error
+        raise WrongPlugin(described(error)) from error
     if not callable(function):
         raise WrongPlugin(f"that is {_kind(function)}; it must be callable")
     return function  # type: ignore[no-any-return]
@@ -350,7 +350,7 @@ def _kind(value: object) -> str:
     return "None" if value is None else f"a value of type '{type(value).__name__}'"
 
 
-def _describe(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     """An error of a plugin's code by type and text; one of ours by its text."""
     try:
         text = str(error).strip()

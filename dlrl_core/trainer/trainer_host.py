@@ -13,7 +13,7 @@ import ray
 from ray import cloudpickle
 
 from dlrl_core.context.process_report import ProcessReport, WorkloadState
-from dlrl_core.context.trainer_outcome import TrainerOutcome
+from dlrl_core.context.trainer_outcome import TrainerOutcome, TrainerResult
 from dlrl_core.errors import (
     CallTimeoutError,
     CommitLostError,
@@ -138,7 +138,7 @@ class TrainerHost:
             directory.on_restart = trainer.on_restart
             result = self._fit(trainer, directory, commits)
             self._progress.enter("done")
-            self._outcome = TrainerOutcome(is_success=True, result=cloudpickle.dumps(result))
+            self._outcome = TrainerOutcome(is_success=True, result=TrainerResult.of(result, cloudpickle.dumps(result)))
         except BaseException as error:  # noqa: BLE001 - whatever ended user code, the Master must be told
             self._outcome = _failure(error, self._progress.report().phase)
         finally:

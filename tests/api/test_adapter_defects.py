@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from dlrl_core import RLJobBuilder
+from dlrl_core import RLJobBuilder, __version__
 from dlrl_core.errors import PluginError, SpecError
 from dlrl_core.plugin import FrameworkDefaults, RoleDefaults
 from dlrl_core.spec import ClassRef
@@ -20,9 +20,9 @@ def test_an_unexpected_exception_of_an_adapter_is_a_plugin_error(method, monkeyp
     with pytest.raises(PluginError) as raised:
         RLJobBuilder().framework("openrlhf").build()
 
-    assert str(raised.value) == (
-        f"framework 'openrlhf' can't be used with this config: its adapter's {method} raised KeyError: 'workers'"
-    )
+    begin = f"plugin 'openrlhf' (dlrl {__version__}) failed in '{method}' of framework 'openrlhf' at {__file__}:"
+    assert str(raised.value).startswith(begin)
+    assert str(raised.value).endswith(": KeyError: 'workers'")
     assert isinstance(raised.value.__cause__, KeyError)
     assert pickle.loads(pickle.dumps(raised.value)).cause.type_name == "KeyError"
 

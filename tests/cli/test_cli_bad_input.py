@@ -51,6 +51,7 @@ CASES = {
         2,
         "say either --step or --call, not both",
     ),
+    "empty name": (["run", PACED, "--name", ""], 2, "job name '' is not allowed; use 1 to 63 letters"),
     "stop of nobody": (["stop", "nobody"], 4, "no job is named 'nobody'"),
 }
 

@@ -9,6 +9,9 @@ import threading
 import pytest
 from checks import wait_until
 from cli_shell import PACED
+from job_story import JobStory
+
+from dlrl_core.api import JobResult, JobStatus, RLJob
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +43,19 @@ def test_progress_and_what_the_job_prints_go_to_stderr(shared_run):
     assert any("the trainer talks on its stdout" in line for line in lines)
     assert any(line.startswith("dlrl: job 'shared' is running (fit)") for line in lines)
     assert len([line for line in lines if line.startswith("dlrl: job 'shared'")]) < 12
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_job_whose_end_the_store_did_not_take_ends_with_exit_code_3(shell, tmp_path, monkeypatch, options):
+    view = {**JobStory(tmp_path).context.snapshot(), "state": "finished", "degraded": "the store is full"}
+    result = JobResult(name="my-ppo", value=[5], seconds=1.0, status=JobStatus(view=view))
+    monkeypatch.setattr(RLJob, "submit", lambda *_, **__: result)
+
+    ran = shell.run("run", PACED, *options)
+
+    assert ran.code == 3
+    assert "5" in ran.out
+    assert not options or ran.json["degraded"] == "the store is full"
 
 
 def test_nothing_is_left_after_the_job(module_shell, shared_run):

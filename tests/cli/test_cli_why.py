@@ -22,6 +22,21 @@ def story(shell):
     told.close()
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["status"], r"\s*ppo\s+running\?\s+3/\S+"),
+        (["status", "ppo"], r"state\s+running"),
+        (["why", "ppo"], r"last commit\s+step 2"),
+    ],
+)
+def test_what_is_printed_is_readable_however_narrow_the_terminal_says_it_is(shell, story, words, line):
+    ran = shell.run(*words, env={"COLUMNS": "1"})
+
+    assert ran.code == 0
+    assert any(re.match(line, one) for one in ran.out.splitlines()), ran.out
+
+
 def test_why_of_a_dead_job_tells_the_sentence_the_chain_and_what_to_do(shell, story):
     story.loop.chaos.note("chaos: kill of 'actor-1' now", "actor-1", FaultKind.KILL)
     story.loses("actor-1")

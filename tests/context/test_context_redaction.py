@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from redaction_corpus import HARMLESS, SECRETS, Secret
 
 from dlrl_core.context import looks_secret, redact
 from dlrl_core.spec import ConfigValue
@@ -38,7 +39,7 @@ TEXTS = [
     ("password = abc", "password = ***"),
     ('say "token=a b" and password=abc "', 'say "token=***" and password=*** "'),
     ("https://h/p?user=me&token=abc", "https://h/p?user=me&token=***"),
-    ("AccountName=x;AccountKey=abc==;y=1", "AccountName=x;AccountKey=***"),
+    ("AccountName=x;AccountKey=abc==;y=1", "AccountName=x;AccountKey=***;y=1"),
     # structures written as text
     ('{"password":"abc","user":"me"}', '{"password":"***","user":"me"}'),
     ("{'HF_TOKEN': 'abc', 'lr': 1}", "{'HF_TOKEN': \"***\", 'lr': 1}"),
@@ -108,6 +109,24 @@ def test_secret_in_a_structure_is_hidden_and_the_rest_stays(value: Any, shown: A
     assert redact(value) == shown
 
 
+@pytest.mark.parametrize("secret", SECRETS, ids=lambda secret: secret.shape)
+def test_secret_of_the_corpus_is_hidden_and_the_rest_stays(secret: Secret) -> None:
+    shown = redact(secret.value)
+
+    texts = [str(shown), json.dumps(shown)]
+    assert not [piece for piece in secret.hidden if any(piece in text for text in texts)]
+    assert not [piece for piece in secret.kept if piece not in texts[1]]
+
+
+@pytest.mark.parametrize("value", HARMLESS, ids=repr)
+def test_harmless_value_of_the_corpus_is_left_alone(value: Any) -> None:
+    assert redact(value) == value
+
+
+def test_corpus_has_200_secrets_in_12_shapes_and_200_harmless_values() -> None:
+    assert (len(SECRETS), len({secret.shape for secret in SECRETS}), len(HARMLESS)) == (200, 12, 200)
+
+
 def test_original_is_left_alone() -> None:
     value = {"a": {"token": "abc"}, "b": ["x"]}
 
@@ -125,7 +144,12 @@ def test_config_with_keys_other_than_text_is_redacted_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["a", "://", "a:", "--token ", "'token", "token=", "token='", "' token=", "x@", "://a:", '"token": "\\']
+    "piece",
+    [
+        *["a", "://", "a:", "--token ", "'token", "token=", "token='", "' token=", "x@", "://a:", '"token": "\\'],
+        *["api_key: ", "token: a\n", "- ", "token=[", "token=[(", "token=,", "token=a,", "token=.", "\\n", "-u a:"],
+        *["-----BEGIN PRIVATE KEY-----", "?sig=", "eyJaaaaaaaa.", "a_", "token: |\n ", "token: a b "],
+    ],
 )
 def test_long_text_costs_time_in_proportion(piece: str) -> None:
     """A pattern that looks at a megabyte again and again would stop the Master."""
@@ -142,6 +166,12 @@ PIECES = st.sampled_from(
         *"""'"=:@/?#,-. {}[]*\\""",
         "://",
         "--",
+        ": ",
+        "\n",
+        "\\n",
+        "api_key",
+        "${A}",
+        "-----BEGIN PRIVATE KEY-----",
         "***",
         "token",
         "HF_TOKEN",

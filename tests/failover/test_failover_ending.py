@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import pickle
+from dataclasses import replace
 
 import pytest
 from master_parts import context_of, launch_of, nodes, plan_on, small_job
 
 from dlrl_core.context import JobContext, JobEnding, JobState
+from dlrl_core.context.trainer_outcome import TrainerResult
 from dlrl_core.errors import JobError, RemoteCause
 from dlrl_core.failover import WorkloadGone
 from dlrl_core.master import beginning_and_end as ending_module
@@ -16,7 +19,9 @@ from dlrl_core.master.beginning_and_end import tear_down, written_ending
 from dlrl_core.master.control_loop import ControlLoop
 from dlrl_state.keeper import NodeMemoryKeeper
 
-RESULT = pickle.dumps({"reward": 0.5})
+VALUE = {"reward": 0.5}
+RESULT = TrainerResult.of(VALUE, pickle.dumps(VALUE))
+KEPT = replace(RESULT, pickled=None)
 
 
 @pytest.fixture
@@ -40,7 +45,7 @@ def context(tmp_path, launch) -> JobContext:
         ({"state": JobState.FAILED, "why": "it broke"}, JobEnding(state="failed", why="it broke")),
         (
             {"ending": JobEnding(state="finished", result=RESULT).kept()},
-            JobEnding(state="finished", why=None, result=RESULT),
+            JobEnding(state="finished", why=None, result=KEPT),
         ),
         (
             {"state": JobState.STOPPING, "why": "enough", "ending": JobEnding(state=JobState.FINISHED)},
@@ -52,9 +57,29 @@ def test_a_successor_tells_the_ending_that_is_written(tmp_path, launch, fields, 
     assert written_ending(context_of(tmp_path, launch, **fields).record) == ending
 
 
-def test_a_result_too_large_for_the_record_is_not_kept():
-    assert JobEnding(state="finished", result=b"0" * 1024 * 1024).kept().result is not None
-    assert JobEnding(state="finished", result=b"0" * (1024 * 1024 + 1)).kept().result is None
+LOOP: list = []
+LOOP.append(LOOP)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_kept"),
+    [
+        ({"rewards": [0.5, 1, None, True, "x", float("inf")], "of": {}}, True),
+        ("0" * (1024 * 1024 - 2), True),
+        ("0" * (1024 * 1024 - 1), False),
+        ((1, 2), False),
+        ({1: 2}, False),
+        ([b"x"], False),
+        (LOOP, False),
+        (object(), False),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_of_a_result_the_record_keeps_json_that_gives_the_same_value_and_no_pickle(value, is_kept):
+    kept = JobEnding(state="finished", result=TrainerResult.of(value, b"pickled")).kept().result
+    assert (kept.type_name, kept.pickled) == (type(value).__name__, None)
+    assert (kept.json_text is not None) == is_kept
+    assert not is_kept or json.loads(kept.json_text) == value
 
 
 def test_of_a_cause_the_redacted_text_is_kept_and_no_pickle():
@@ -111,7 +136,7 @@ def test_the_ending_is_written_first_and_durable_state_goes_last(launch, context
         "end all, ending finished, state running",
         "remove, state finished",
     ]
-    assert written_ending(context.record) == ending
+    assert written_ending(context.record) == ending.model_copy(update={"result": KEPT})
 
 
 def test_the_durable_state_of_a_job_that_finished_under_an_earlier_master_goes_too(tmp_path, launch, monkeypatch):
@@ -122,11 +147,22 @@ def test_the_durable_state_of_a_job_that_finished_under_an_earlier_master_goes_t
     assert done[-1] == "remove, state finished"
 
 
-def test_a_driver_is_told_that_a_result_is_lost(context):
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (None, "what its trainer returned is lost"),
+        (TrainerResult(type_name="Tensor"), "what its trainer returned, of type 'Tensor', is lost"),
+        (
+            TrainerResult(type_name="Tensor", pickled=b"cno_such\nname\n."),
+            "of type 'Tensor', can't be opened .* ModuleNot",
+        ),
+    ],
+)
+def test_a_driver_is_told_that_a_result_is_lost(context, result, said):
     from dlrl_core.api.job_handle import JobHandle, JobStatus
 
     handle = JobHandle.__new__(JobHandle)
-    handle.name, handle._ending = "small", JobEnding(state="finished", why=None)
+    handle.name, handle._ending = "small", JobEnding(state="finished", why=None, result=result)
     handle._last = JobStatus(view=context.snapshot())
-    with pytest.raises(JobError, match="job 'small' finished, but what its trainer returned is lost"):
+    with pytest.raises(JobError, match=f"job 'small' finished, but .*{said}"):
         handle.wait()

@@ -9,12 +9,16 @@ from pathlib import Path
 
 import pytest
 from checks import connected, master_pid, wait_until
+from planned_submit import submit_with_plan
 
 from dlrl_chaos.chaos import Chaos
 from dlrl_core import RLJob, RLJobBuilder
 from dlrl_core.api.job_handle import JobHandle
 from dlrl_core.context import JobContext, default_store_url, open_store
 from dlrl_core.errors import JobError
+from dlrl_core.master.launch import MasterLimits
+from dlrl_core.plan import make_plan
+from dlrl_core.scheduler.cluster_probe import view_capacity
 
 HERE = "sample_jobs.master_deaths"
 pytestmark = pytest.mark.usefixtures("ray_2_nodes_8_gpus")
@@ -44,7 +48,7 @@ def killed_while_it_ends(name: str, handle) -> None:
 def test_a_master_killed_while_the_job_ends_leaves_the_ending_and_the_result_to_the_next(dlrl_home):
     handle = job("FreezesAWorker").submit("ends", blocking=False)
     killed_while_it_ends("ends", handle)
-    assert handle.wait(timeout=90).value == {"answer": 42, "padding": b""}
+    assert handle.wait(timeout=90).value == {"answer": 42, "padding": ""}
     context = context_of("ends")
     assert (context.record.state, context.record.master_incarnation) == ("finished", 2)
     assert [one.incarnation for one in context.workloads.values()] == [0, 0]
@@ -55,9 +59,23 @@ def test_a_master_killed_while_the_job_ends_leaves_the_ending_and_the_result_to_
 def test_a_result_too_large_for_the_record_is_said_to_be_lost(dlrl_home):
     handle = job("FreezesAWorker", padding=2 * 1024 * 1024).submit("large", blocking=False)
     killed_while_it_ends("large", handle)
-    with pytest.raises(JobError, match="job 'large' finished, but what its trainer returned is lost"):
+    with pytest.raises(JobError, match="job 'large' finished, but what its trainer returned, of type 'dict', is lost"):
         handle.wait(timeout=90)
     assert context_of("large").record.state == "finished"
+
+
+def test_a_driver_is_told_that_the_store_did_not_take_the_end_of_the_job(dlrl_home, tmp_path, capsys):
+    endless = job("RunsUntilTold", enough=str(tmp_path / "enough"))
+    plan = make_plan(endless.spec, view_capacity())
+    handle = submit_with_plan("full", endless, plan, MasterLimits(last_writes_s=1.0))
+    wait_until(lambda: (handle.status().step or 0) > 1, "the job runs", 60)
+    Chaos("full").inject("master", "store", seconds=3600)
+    (tmp_path / "enough").touch()
+    result = handle.wait(timeout=60)
+    assert (result.status.state, len(result.value)) == ("finished", 2)
+    assert "given up after 1 s, they are lost" in (result.status.degraded or "")
+    assert f"dlrl: the record lacks the end of the job: {result.status.degraded}" in capsys.readouterr().err
+    assert context_of("full").record.state == "running"
 
 
 @dataclass(frozen=True, kw_only=True)

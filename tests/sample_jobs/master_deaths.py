@@ -23,7 +23,7 @@ class FreezesAWorker(BaseTrainer):
 
     def fit(self):
         os.kill(self.pids[0], signal.SIGSTOP)
-        return {"answer": 42, "padding": b"0" * self.config.get("padding", 0)}
+        return {"answer": 42, "padding": "0" * self.config.get("padding", 0)}
 
 
 class RunsUntilTold(BaseTrainer):
