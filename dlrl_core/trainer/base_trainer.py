@@ -132,11 +132,18 @@ class BaseTrainer(ABC):
     def steps(self, total: int) -> Iterator[int]:
         """Iterate over the indices of the training steps, from 0 or the first that is not committed, below `total`.
 
-        The job's progress shows them, counted from 1.
+        The job's progress shows them, counted from 1. They count through all epochs: a second `steps` with no higher
+        total is an error in a trainer that commits.
         """
+        if self._commits.newest_step is not None and total <= self._commits.ended_steps:
+            raise DlrlError(
+                f"steps({total}) has ended before in this run of fit; steps count through all epochs: "
+                f"for step in self.steps(epochs * {total}): epoch, index = divmod(step, {total})"
+            )
         for step in range(0 if self.committed_step is None else self.committed_step + 1, total):
             self._progress.begin_step(step, total)
             yield step
+        self._commits.ended_steps = total
         self._progress.end_steps(total)
 
     def begin_step(self, step: int, total: int) -> None:
@@ -154,6 +161,8 @@ class BaseTrainer(ABC):
         plain JSON values, which `self.progress` then returns. The copy is made while training goes on; the commit
         counts when every workload has its copy. Steps are left out where committing them would cost more than the
         job's `commits` allow. With `durable` it is never left out, and the call returns when all is on durable storage.
+        `step` must not go back; the last one can be committed again. Raises what a call with `blocking=False` failed
+        with, unless the trainer has awaited it.
         """
         self._commits.commit(step, progress, is_durable=durable)
 

@@ -14,8 +14,9 @@ from dlrl_core.errors import SpecError
 from dlrl_core.graph import EdgeKind
 from dlrl_core.hints import did_you_mean
 from dlrl_core.roles import RoleType
+from dlrl_core.trainer.kept_arguments import LARGEST_KEPT, KeptPieces, kept
 from dlrl_core.trainer.progress import CallLog
-from dlrl_core.trainer.role_call import Replay, RoleCall
+from dlrl_core.trainer.role_call import Replay, RoleCall, check_unawaited
 from dlrl_core.trainer.workload_directory import WorkloadDirectory, WorkloadHandle
 from dlrl_core.workload.invocation import (
     InvocationOptions,
@@ -28,8 +29,8 @@ from dlrl_core.workload.invocation import (
     split_value,
 )
 
-_SENT_ONCE_BYTES = 100 * 1024
-"""Arrays larger than what Ray sends inside a call go to the object store once, not once for each target."""
+_MOST_UNAWAITED = 64
+"""With so many calls that were not awaited, those that have succeeded are forgotten, and a failed one is raised."""
 
 
 class RoleGroup:
@@ -102,6 +103,8 @@ class RoleMethod:
         self._role_name = self._role.value
         self.full_name = f"{self._role_name}.{name}"
         self.is_repeatable = options.replay
+        self.is_coroutine = info.is_coroutine
+        self._sends = group._directory.sends[self._role_name]
         self._look_up()
 
     def options(self, **changes: Any) -> RoleMethod:
@@ -125,29 +128,40 @@ class RoleMethod:
             args, kwargs = _prepared(options.pre_func, args, kwargs, self.full_name)
         directory = self._directory
         directory.check()
-        if directory.version != self._version:
-            self._look_up()
-        replay = self._replay(args, kwargs)  # before the start: it has the numbers of calls of `init`
+        if len(directory.unawaited) % _MOST_UNAWAITED == _MOST_UNAWAITED - 1:
+            check_unawaited(directory)
+        upstream: list[RoleCall] = []
+        shards: list[tuple[list[Any], dict[str, Any]]] | None = None
+        if args or kwargs:
+            upstream = _calls_among((*args, *kwargs.values()))
+            if directory.is_init or not options.blocking:
+                args, kwargs = tuple(map(self._kept, args)), {key: self._kept(arg) for key, arg in kwargs.items()}
+            shards = self._shards(args, kwargs)
+        with self._sends:
+            directory.check()
+            if directory.version != self._version:
+                self._look_up()
+            replay = self._replay(args, kwargs, upstream)  # before the start: it has the numbers of calls of `init`
+            refs = self._start_init(shards) if directory.is_init else self._start(shards)
         call = RoleCall(
             role=self._role_name,
             method=self.name,
             ranks=self._ranks,
-            refs=self._start_init(args, kwargs) if directory.is_init else self._start(args, kwargs),
+            refs=refs,
             post_func=options.post_func,
             replay=replay,
         )
         if not options.blocking:
+            directory.unawaited[call] = None
             return call
         result = call.get(options.timeout if options.is_async else None)
         self._call_log.waited(self.full_name, time.perf_counter() - began)
         return result
 
-    def _start(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        starts = self._starts
-        if not args and not kwargs:
-            return [start() for start in starts]
-        shards = self._shards(args, kwargs)
-        return [start(*shard, **named) for start, (shard, named) in zip(starts, shards, strict=True)]
+    def _start(self, shards: list[tuple[list[Any], dict[str, Any]]] | None) -> list[Any]:
+        if shards is None:
+            return [start() for start in self._starts]
+        return [start(*shard, **named) for start, (shard, named) in zip(self._starts, shards, strict=True)]
 
     def _shards(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[list[Any], dict[str, Any]]]:
         """The arguments of each target."""
@@ -155,22 +169,19 @@ class RoleMethod:
         spread_kwargs = {key: self._spread(arg) for key, arg in kwargs.items()}
         return [
             ([piece[rank] for piece in spread], {key: piece[rank] for key, piece in spread_kwargs.items()})
-            for rank in range(len(self._starts))
+            for rank in range(len(self._targets))
         ]
 
-    def _start_init(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def _start_init(self, shards: list[tuple[list[Any], dict[str, Any]]] | None) -> list[Any]:
         """Start a call of the trainer's `init`, which is repeated on processes that replace a target's."""
-        shards = self._shards(args, kwargs)
         return [
             self._directory.start_init(target, self.name, tuple(shard), named)
-            for target, (shard, named) in zip(self._targets, shards, strict=True)
+            for target, (shard, named) in zip(self._targets, shards or self._shards((), {}), strict=True)
         ]
 
-    def _replay(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Replay:
+    def _replay(self, args: tuple[Any, ...], kwargs: dict[str, Any], upstream: list[RoleCall]) -> Replay:
         """What is needed to repeat this call."""
         directory, targets = self._directory, self._targets
-        given = [arg.value if isinstance(arg, Whole) else arg for arg in (*args, *kwargs.values())]
-        upstream = [arg for arg in given if isinstance(arg, RoleCall)]
         return Replay(
             method=self,
             directory=directory,
@@ -192,9 +203,20 @@ class RoleMethod:
             return self._targets[index].ray_actor.invoke_init.remote(numbers[index], self.name, *shard, **named)
         return self._starts[index](*shard, **named)
 
+    def _kept(self, arg: Any) -> Any:
+        """The argument as it is sent now; results of an earlier call that go by reference stay that, for they may be
+        made again."""
+        pieces = self._spread(arg)
+        if isinstance(pieces[0], ShardPart) or (isinstance(arg, RoleCall) and pieces is arg.refs):
+            return arg
+        found = {id(piece): kept(piece) for piece in pieces}
+        return KeptPieces([found[id(piece)] for piece in pieces])
+
     def _spread(self, arg: Any) -> Sequence[Any]:
         """The argument for each target, in rank order."""
-        targets = len(self._starts)
+        targets = len(self._targets)
+        if isinstance(arg, KeptPieces):
+            return [load() for load in arg]
         if isinstance(arg, RoleCall):
             return self._spread_call(arg, targets)
         if isinstance(arg, Whole) and isinstance(arg.value, RoleCall):
@@ -203,7 +225,7 @@ class RoleMethod:
         if pieces is not None:
             return pieces
         value = arg.value if isinstance(arg, Whole) else arg
-        if targets > 1 and getattr(value, "nbytes", 0) > _SENT_ONCE_BYTES:
+        if targets > 1 and getattr(value, "nbytes", 0) > LARGEST_KEPT:
             value = ray.put(value)
         return [value] * targets
 
@@ -223,6 +245,11 @@ class RoleMethod:
         """Everything an earlier call returned, for one target."""
         self._call_log.graph.saw(RoleType(call.role), self._role, EdgeKind.DATA)
         return call.get() if call.post_func is not None else ShardPart(tuple(call.refs), is_list=True)
+
+
+def _calls_among(args: Sequence[Any]) -> list[RoleCall]:
+    given = [arg.value if isinstance(arg, Whole) else arg for arg in args]
+    return [arg for arg in given if isinstance(arg, RoleCall)]
 
 
 def _start_of(workload: WorkloadHandle, name: str, info: MethodInfo) -> Callable[..., Any]:

@@ -1,0 +1,61 @@
+"""Arguments as they were sent: what the caller does to a batch after a call does not change what a replay sends."""
+
+from __future__ import annotations
+
+import functools
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import ray
+from ray import ObjectRef
+from ray.actor import ActorHandle
+from ray.cloudpickle import CloudPickler
+
+from dlrl_core.workload.invocation import cutting_method
+
+LARGEST_KEPT = 100 * 1024
+"""What Ray sends inside a call; anything larger goes to the object store."""
+
+
+class KeptPieces(list[Callable[[], Any]]):
+    """An argument in the pieces that its targets get."""
+
+
+def kept(value: Any) -> Callable[[], Any]:
+    """Returns the value as it is now. Small ones are pickled for that; others are put into Ray's object store, where
+    Ray would put them for the call itself."""
+    if value is None or isinstance(value, str | bytes | int | float | ObjectRef):
+        return lambda: value
+    file = _SmallFile()
+    try:
+        _SmallPickler(file, None).dump(value)
+    except Exception:  # noqa: BLE001 - too large, or with references, which only Ray can keep; or user code can't be pickled
+        value = ray.put(value)
+        return lambda: value
+    return functools.partial(pickle.loads, file.getvalue())
+
+
+class _SmallFile(io.BytesIO):
+    def write(self, data: Any) -> int:
+        if self.tell() + len(data) > LARGEST_KEPT:
+            raise pickle.PicklingError
+        return super().write(data)
+
+
+_Pickler: Any = CloudPickler
+
+
+class _SmallPickler(_Pickler):  # type: ignore[misc]
+    """Does not begin with what may be large as a whole: arrays, and batches that cut themselves."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        size = getattr(obj, "nbytes", None)
+        if isinstance(size, int):
+            is_small = size <= LARGEST_KEPT
+        else:
+            is_small = not isinstance(obj, ObjectRef | ActorHandle) and cutting_method(obj) is None
+        if not is_small:
+            raise pickle.PicklingError
+        return super().reducer_override(obj)
