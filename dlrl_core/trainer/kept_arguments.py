@@ -30,7 +30,7 @@ def kept(value: Any) -> Callable[[], Any]:
         return lambda: value
     file = _SmallFile()
     try:
-        _SmallPickler(file, None).dump(value)
+        _SmallPickler(file).dump(value)  # type: ignore[no-untyped-call]
     except Exception:  # noqa: BLE001 - too large, or with references, which only Ray can keep; or user code can't be pickled
         value = ray.put(value)
         return lambda: value
@@ -44,18 +44,12 @@ class _SmallFile(io.BytesIO):
         return super().write(data)
 
 
-_Pickler: Any = CloudPickler
-
-
-class _SmallPickler(_Pickler):  # type: ignore[misc]
+class _SmallPickler(CloudPickler):
     """Does not begin with what may be large as a whole: arrays, and batches that cut themselves."""
 
     def reducer_override(self, obj: Any) -> Any:
         size = getattr(obj, "nbytes", None)
-        if isinstance(size, int):
-            is_small = size <= LARGEST_KEPT
-        else:
-            is_small = not isinstance(obj, ObjectRef | ActorHandle) and cutting_method(obj) is None
-        if not is_small:
+        is_whole = isinstance(obj, ObjectRef | ActorHandle) or cutting_method(obj) is not None
+        if size > LARGEST_KEPT if isinstance(size, int) else is_whole:
             raise pickle.PicklingError
-        return super().reducer_override(obj)
+        return super().reducer_override(obj)  # type: ignore[no-untyped-call]

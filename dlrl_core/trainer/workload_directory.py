@@ -229,13 +229,13 @@ class WorkloadDirectory:
 
     def enter_fit(self) -> None:
         """The calling thread, and what it starts, belongs to the next run of `fit`; earlier ones can call no more."""
-        self.is_behind = True
+        is_behind, self.is_behind = self.is_behind, True
         for lock in list(self.sends.values()):
             with lock:  # what is being sent comes before all that the next run sends
                 continue
         self.fits += 1
         FIT.set(self.fits)
-        self.is_behind = False
+        self.is_behind = is_behind
 
     def escalate(self, name: str, method: str) -> NoReturn:
         """Have the Master restart more, because a call was interrupted that must not be repeated. Raises RestartFit."""

@@ -122,6 +122,9 @@ class ProbeWorkload(BaseWorkload):
     def fail_unpicklably(self):
         raise NoReduceError("left", "right")
 
+    def return_unreadable(self):
+        return NoReduceError("left", "right") if self.rank == 1 else None
+
     @trainer_invocation(blocking=False)
     def make(self, batch):
         return np.array(batch)
@@ -223,9 +226,9 @@ class ProbeTrainer(BaseTrainer):
 
     def as_references(self):
         """Role calls given to Ray's own functions."""
-        slow, fast = self.RG_ACTOR.a("x"), self.RG_ROLLOUT.make([1, 2, 3, 4])
+        slow, fast = self.RG_ACTOR.a("x"), self.RG_ROLLOUT.default.options(blocking=False)([1, 2, 3, 4])
         summed = self.RG_ACTOR.summed.options(blocking=False)([1, 2, 3, 4])
-        plain = self.rollouts[0].take.remote([5])
+        plain = self.rollouts[0].default.remote([5])
         first = ray.wait([slow, fast, plain], num_returns=2)
         return {
             "wait": [[one is slow for one in some] for some in first],
