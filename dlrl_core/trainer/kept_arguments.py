@@ -17,6 +17,7 @@ from dlrl_core.workload.invocation import cutting_method
 
 LARGEST_KEPT = 100 * 1024
 """What Ray sends inside a call; anything larger goes to the object store."""
+_FIXED = frozenset({type(None), str, bytes, bool, int, float})
 
 
 class KeptPieces(list[Callable[[], Any]]):
@@ -27,6 +28,9 @@ def kept(value: Any) -> Callable[[], Any]:
     """Returns the value as it is now. Small ones are pickled for that; others are put into Ray's object store, where
     Ray would put them for the call itself."""
     if value is None or isinstance(value, str | bytes | int | float | ObjectRef):
+        return lambda: value
+    if type(value) in (list, tuple) and _FIXED.issuperset(map(type, value)):
+        value = value[:]
         return lambda: value
     file = _SmallFile()
     try:
