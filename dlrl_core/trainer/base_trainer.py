@@ -57,6 +57,7 @@ class BaseTrainer(ABC):
         self._groups = dict(groups)
         self._resources = dict(resources)
         self._progress = progress
+        self._ended_steps = (0, 0)  # the run of `fit`, and the total
         for role, group in groups.items():
             setattr(self, role.group_name, group)
 
@@ -135,7 +136,8 @@ class BaseTrainer(ABC):
         The job's progress shows them, counted from 1. They count through all epochs: a second `steps` with no higher
         total is an error in a trainer that commits.
         """
-        if self._commits.newest_step is not None and total <= self._commits.ended_steps:
+        fit, ended = self._ended_steps
+        if self._commits.newest_step is not None and fit == self._directory.fits and total <= ended:
             raise DlrlError(
                 f"steps({total}) has ended before in this run of fit; steps count through all epochs: "
                 f"for step in self.steps(epochs * {total}): epoch, index = divmod(step, {total})"
@@ -143,7 +145,7 @@ class BaseTrainer(ABC):
         for step in range(0 if self.committed_step is None else self.committed_step + 1, total):
             self._progress.begin_step(step, total)
             yield step
-        self._commits.ended_steps = total
+        self._ended_steps = (self._directory.fits, total)
         self._progress.end_steps(total)
 
     def begin_step(self, step: int, total: int) -> None:

@@ -106,8 +106,6 @@ class Commits:
         self._counted: Commit | None = None
         self.newest_step: int | None = None
         """The last step given to `commit` or restored, also if its commit was left out."""
-        self.ended_steps = 0
-        """The total of the `steps` that this run of `fit` has gone through."""
         self._known = Commit.from_json(known) if known else None
         directory.stateful = frozenset(workload.name for workload in stateful)
         directory.has_commit = known is not None
@@ -126,7 +124,7 @@ class Commits:
             self._budget.forget()
             self._securing = None
             self.last = self._counted = self._restored()
-            self.newest_step, self.ended_steps = self.last.step if self.last else None, 0
+            self.newest_step = self.last.step if self.last else None
             self._newest = max(self._newest, self.last.version if self.last else 0)
             self._directory.has_commit = self.last is not None
             self._tell()
@@ -172,10 +170,7 @@ class Commits:
     # ---- committing
 
     def commit(self, step: int, progress: dict[str, Any], *, is_durable: bool) -> None:
-        """Begin to commit everything up to this step, if that is due; if durable, it is, and is waited for.
-
-        Raises what a call has failed with that the trainer has not awaited.
-        """
+        """Begin to commit everything up to this step, if that is due; if durable, it is, and is waited for."""
         self._directory.check()
         step, plain = _checked_step(step, self.newest_step), _checked(progress)
         check_unawaited(self._directory)
@@ -252,8 +247,7 @@ class Commits:
         return bool(refs) and not _are_there(refs)
 
     def finish(self) -> None:
-        """Training is over: wait for the last commit. A process that died meanwhile is not missed any more, unless a
-        thread of the trainer has met that death. Raises what calls have failed with that were not awaited."""
+        """Training is over: wait for the last commit. A death that no thread has met is not missed any more."""
         self._directory.check()
         check_unawaited(self._directory, is_waiting=True)
         with self._lock:

@@ -41,7 +41,6 @@ class RoleCall:
     post_func: Callable[[list[Any]], Any] | None = None
     redone: int = 0
     """How many shards were started again."""
-
     _made: list[Any] = field(default_factory=list)
     """What `post_func` has returned."""
     _once: Any = field(default_factory=threading.RLock)

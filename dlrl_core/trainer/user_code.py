@@ -23,8 +23,8 @@ _get, _wait, _start, _submit = ray.get, ray.wait, threading.Thread.start, Thread
 def prepare_trainer_process() -> None:
     """Called before user code is imported."""
     vars(ray).update(get=get, wait=wait)
-    for cls, name, function in ((threading.Thread, "start", start), (ThreadPoolExecutor, "submit", submit)):
-        setattr(cls, name, function)
+    threading.Thread.start = start  # type: ignore[method-assign, assignment]
+    ThreadPoolExecutor.submit = submit  # type: ignore[method-assign, assignment]
 
 
 def get(refs: Any, *, timeout: float | None = None, **options: Any) -> Any:
