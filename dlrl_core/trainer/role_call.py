@@ -279,7 +279,7 @@ def check_unawaited(directory: WorkloadDirectory, *, is_waiting: bool = False) -
 
 def _failure(ref: Any, largest: int | None = None) -> Exception | None:
     """The error of a call, the loss itself if its process was lost; None if it did not fail, or not yet."""
-    if largest and (get_local_object_locations([ref])[ref]["object_size"] or 0) > largest:
+    if largest and (get_local_object_locations([ref]).get(ref, {}).get("object_size") or 0) > largest:
         return None  # it is not fetched to find out
     try:
         ray.get(ref, timeout=0)
