@@ -105,6 +105,7 @@ class RoleMethod:
         self.is_repeatable = options.replay
         self.is_coroutine = info.is_coroutine
         self._sends = group._directory.sends[self._role_name]
+        self._no_shards = self._shards((), {})
         self._look_up()
 
     def options(self, **changes: Any) -> RoleMethod:
@@ -130,10 +131,10 @@ class RoleMethod:
         directory.check()
         if len(directory.unawaited) % _MOST_UNAWAITED == _MOST_UNAWAITED - 1:
             check_unawaited(directory)
-        upstream: list[RoleCall] = []
-        shards: list[tuple[list[Any], dict[str, Any]]] | None = None
+        shards, upstream = self._no_shards, []
         if args or kwargs:
-            upstream = _calls_among((*args, *kwargs.values()))
+            given = [arg.value if isinstance(arg, Whole) else arg for arg in (*args, *kwargs.values())]
+            upstream = [arg for arg in given if isinstance(arg, RoleCall)]
             if directory.is_init or not options.blocking:
                 args, kwargs = tuple(map(self._kept, args)), {key: self._kept(arg) for key, arg in kwargs.items()}
             shards = self._shards(args, kwargs)
@@ -142,7 +143,8 @@ class RoleMethod:
             if directory.version != self._version:
                 self._look_up()
             replay = self._replay(args, kwargs, upstream)  # before the start: it has the numbers of calls of `init`
-            refs = self._start_init(shards) if directory.is_init else self._start(shards)
+            starts = map(self._init_start, self._targets) if directory.is_init else self._starts
+            refs = [start(*shard, **named) for start, (shard, named) in zip(starts, shards, strict=True)]
         call = RoleCall(
             role=self._role_name,
             method=self.name,
@@ -158,11 +160,6 @@ class RoleMethod:
         self._call_log.waited(self.full_name, time.perf_counter() - began)
         return result
 
-    def _start(self, shards: list[tuple[list[Any], dict[str, Any]]] | None) -> list[Any]:
-        if shards is None:
-            return [start() for start in self._starts]
-        return [start(*shard, **named) for start, (shard, named) in zip(self._starts, shards, strict=True)]
-
     def _shards(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[list[Any], dict[str, Any]]]:
         """The arguments of each target."""
         spread = [self._spread(arg) for arg in args]
@@ -172,12 +169,9 @@ class RoleMethod:
             for rank in range(len(self._targets))
         ]
 
-    def _start_init(self, shards: list[tuple[list[Any], dict[str, Any]]] | None) -> list[Any]:
-        """Start a call of the trainer's `init`, which is repeated on processes that replace a target's."""
-        return [
-            self._directory.start_init(target, self.name, tuple(shard), named)
-            for target, (shard, named) in zip(self._targets, shards or self._shards((), {}), strict=True)
-        ]
+    def _init_start(self, target: WorkloadHandle) -> Callable[..., Any]:
+        """Starts a call of the trainer's `init`, which is repeated on processes that replace the target's."""
+        return lambda *args, **kwargs: self._directory.start_init(target, self.name, args, kwargs)
 
     def _replay(self, args: tuple[Any, ...], kwargs: dict[str, Any], upstream: list[RoleCall]) -> Replay:
         """What is needed to repeat this call."""
@@ -245,11 +239,6 @@ class RoleMethod:
         """Everything an earlier call returned, for one target."""
         self._call_log.graph.saw(RoleType(call.role), self._role, EdgeKind.DATA)
         return call.get() if call.post_func is not None else ShardPart(tuple(call.refs), is_list=True)
-
-
-def _calls_among(args: Sequence[Any]) -> list[RoleCall]:
-    given = [arg.value if isinstance(arg, Whole) else arg for arg in args]
-    return [arg for arg in given if isinstance(arg, RoleCall)]
 
 
 def _start_of(workload: WorkloadHandle, name: str, info: MethodInfo) -> Callable[..., Any]:

@@ -260,15 +260,12 @@ class TrainerHost:
         return late_keeper(self._launch.state_keeper, request)
 
     def _push_progress(self, master: Any, directory: WorkloadDirectory) -> None:
-        """Report every change to the Master, at most five times a second; the last report is part of the outcome.
-
-        Also ends this trainer if another thread has met a death while `fit` waits for something that can't be
-        interrupted: the Master then starts a trainer in a new process.
-        """
+        """Report every change to the Master, at most five times a second; the last report is part of the outcome."""
         seen, sent_at, behind_since = -1, 0.0, 0.0
         while not self._ended.wait(_PUSH_LEAST_S):
             behind_since = (behind_since or time.monotonic()) if directory.is_behind else 0.0
             if behind_since and time.monotonic() - behind_since > _LEAVE_S:
+                # `fit` waits for something that can't be interrupted; the Master starts a trainer in a new process.
                 self._outcome = _failure(RestartFit(), self._progress.report().phase)
                 self._ended.set()
             self._progress.news.wait(_PUSH_PERIOD_S)  # set by a commit
