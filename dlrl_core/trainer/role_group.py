@@ -129,7 +129,7 @@ class RoleMethod:
             args, kwargs = _prepared(options.pre_func, args, kwargs, self.full_name)
         directory = self._directory
         directory.check()
-        if len(directory.unawaited) % _MOST_UNAWAITED == _MOST_UNAWAITED - 1:
+        if not options.blocking and len(directory.unawaited) % _MOST_UNAWAITED == _MOST_UNAWAITED - 1:
             check_unawaited(directory)
         shards, upstream = self._no_shards, []
         if args or kwargs:
