@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -39,11 +40,12 @@ class RoleCall:
     refs: list[Any]
     replay: Replay
     post_func: Callable[[list[Any]], Any] | None = None
+    once: threading.RLock | None = None
+    """Held while `post_func` runs."""
     redone: int = 0
     """How many shards were started again."""
-    _made: list[Any] = field(default_factory=list)
+    _made: tuple[Any, ...] = ()
     """What `post_func` has returned."""
-    _once: Any = field(default_factory=threading.RLock)
 
     def get(self, timeout: float | None = None) -> Any:
         """The results in rank order, or what `post_func` returns for them. It is called once, and what it has returned
@@ -52,8 +54,8 @@ class RoleCall:
             return self._results(timeout)
         if not self._made:
             results = self._results(timeout)
-            with self._once:
-                self._made[:] = self._made or [self.post_func(results)]
+            with self.once or nullcontext():
+                self._made = self._made or (self.post_func(results),)
         return self._made[0]
 
     def _results(self, timeout: float | None) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -128,7 +129,6 @@ class RoleMethod:
         if options.pre_func is not None:
             args, kwargs = _prepared(options.pre_func, args, kwargs, self.full_name)
         directory = self._directory
-        directory.check()
         if not options.blocking and len(directory.unawaited) % _MOST_UNAWAITED == _MOST_UNAWAITED - 1:
             check_unawaited(directory)
         shards, upstream = self._no_shards, []
@@ -151,6 +151,7 @@ class RoleMethod:
             ranks=self._ranks,
             refs=refs,
             post_func=options.post_func,
+            once=threading.RLock() if options.post_func else None,
             replay=replay,
         )
         if not options.blocking:
