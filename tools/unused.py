@@ -37,6 +37,7 @@ INLINE_CODE = re.compile(r"`([^`\n]+)`")
 # What calls a definition, if no code here does, and its name or a pattern of names.
 ALLOWED: dict[str, tuple[str, ...]] = {
     "pytest runs them, in the conformance kit": ("test_*", "teardown_class"),
+    "pickle calls it": ("reducer_override",),
     "a process looks for plugins once; tests look again": ("reset_plugin_host",),
     "the OpenRLHF adapter names the class by its role": ("ReferenceWorkload",),
     "OpenRLHF's trainer calls them; the adapter overrides them": (

@@ -57,6 +57,7 @@ class BaseTrainer(ABC):
         self._groups = dict(groups)
         self._resources = dict(resources)
         self._progress = progress
+        self._ended_steps = (0, 0)  # the run of `fit`, and the total
         for role, group in groups.items():
             setattr(self, role.group_name, group)
 
@@ -132,11 +133,19 @@ class BaseTrainer(ABC):
     def steps(self, total: int) -> Iterator[int]:
         """Iterate over the indices of the training steps, from 0 or the first that is not committed, below `total`.
 
-        The job's progress shows them, counted from 1.
+        The job's progress shows them, counted from 1. They count through all epochs: a second `steps` with no higher
+        total is an error in a trainer that commits.
         """
+        fit, ended = self._ended_steps
+        if self._commits.newest_step is not None and fit == self._directory.fits and total <= ended:
+            raise DlrlError(
+                f"steps({total}) has ended before in this run of fit; steps count through all epochs: "
+                f"for step in self.steps(epochs * {total}): epoch, index = divmod(step, {total})"
+            )
         for step in range(0 if self.committed_step is None else self.committed_step + 1, total):
             self._progress.begin_step(step, total)
             yield step
+        self._ended_steps = (self._directory.fits, total)
         self._progress.end_steps(total)
 
     def begin_step(self, step: int, total: int) -> None:
@@ -154,6 +163,8 @@ class BaseTrainer(ABC):
         plain JSON values, which `self.progress` then returns. The copy is made while training goes on; the commit
         counts when every workload has its copy. Steps are left out where committing them would cost more than the
         job's `commits` allow. With `durable` it is never left out, and the call returns when all is on durable storage.
+        `step` must not go back; the last one can be committed again. Raises what a call with `blocking=False` failed
+        with, unless the trainer has awaited it.
         """
         self._commits.commit(step, progress, is_durable=durable)
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex
 
 import ray
 from ray.exceptions import GetTimeoutError, RayTaskError
@@ -23,6 +24,7 @@ from dlrl_core.errors import DlrlError
 from dlrl_core.trainer.commit_budget import CommitBudget, CommitPace, DurableTurns
 from dlrl_core.trainer.commit_search import CommitSearch
 from dlrl_core.trainer.neighbours import Neighbours
+from dlrl_core.trainer.role_call import check_unawaited
 from dlrl_core.trainer.workload_directory import WorkloadDirectory, WorkloadHandle
 from dlrl_core.workload.actors import LOST
 from dlrl_core.workload.captured_state import CapturedState
@@ -102,6 +104,8 @@ class Commits:
         self.last: Commit | None = None
         """The last commit that was begun or restored."""
         self._counted: Commit | None = None
+        self.newest_step: int | None = None
+        """The last step given to `commit` or restored, also if its commit was left out."""
         self._known = Commit.from_json(known) if known else None
         directory.stateful = frozenset(workload.name for workload in stateful)
         directory.has_commit = known is not None
@@ -120,6 +124,7 @@ class Commits:
             self._budget.forget()
             self._securing = None
             self.last = self._counted = self._restored()
+            self.newest_step = self.last.step if self.last else None
             self._newest = max(self._newest, self.last.version if self.last else 0)
             self._directory.has_commit = self.last is not None
             self._tell()
@@ -167,7 +172,9 @@ class Commits:
     def commit(self, step: int, progress: dict[str, Any], *, is_durable: bool) -> None:
         """Begin to commit everything up to this step, if that is due; if durable, it is, and is waited for."""
         self._directory.check()
-        plain = _checked(progress)
+        step, plain = _checked_step(step, self.newest_step), _checked(progress)
+        check_unawaited(self._directory)
+        self.newest_step = step
         with self._lock:
             is_due = self._budget.is_due(time.perf_counter()) or is_durable
             is_awaited = is_durable or self._budget.is_fixed
@@ -176,6 +183,7 @@ class Commits:
             self._conclude()
             if self._is_memory_taken(is_awaited=is_awaited):
                 return
+            check_unawaited(self._directory, is_waiting=True)
             self._newest += 1
             count = self._counted.count + 1 if self._counted else 1
             new = Commit(version=self._newest, id=uuid.uuid4().hex, step=step, progress=plain, count=count)
@@ -239,7 +247,9 @@ class Commits:
         return bool(refs) and not _are_there(refs)
 
     def finish(self) -> None:
-        """Training is over: wait for the last commit. A process that died meanwhile is not missed any more."""
+        """Training is over: wait for the last commit. A death that no thread has met is not missed any more."""
+        self._directory.check()
+        check_unawaited(self._directory, is_waiting=True)
         with self._lock:
             if (pending := self._pending) is not None:
                 with contextlib.suppress(RayTaskError, *LOST):
@@ -369,6 +379,15 @@ def _cost_s(outcomes: Sequence[CommitOutcome]) -> float:
         shares[one.machine] = shares.get(one.machine, 0.0) + one.cpu_s / one.cores
     waited_s = max((one.waited_s + one.interpreter_s for one in outcomes), default=0.0)
     return waited_s + max(shares.values(), default=0.0)
+
+
+def _checked_step(step: Any, newest: int | None) -> int:
+    """The step as a number, also one of numpy's. The newest one can be committed again."""
+    if isinstance(step, bool) or not isinstance(step, SupportsIndex) or (index := operator.index(step)) < 0:
+        raise DlrlError(f"commit got the step {step!r}; it must be the index of a step, a whole number from 0")
+    if newest is not None and index < newest:
+        raise DlrlError(f"commit got the step {index} after {newest}; go on with {newest + 1}, after committed_step")
+    return index
 
 
 def _checked(progress: dict[str, Any]) -> dict[str, Any]:

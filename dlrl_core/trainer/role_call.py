@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray.exceptions import GetTimeoutError, ObjectLostError, RayTaskError
+from ray.exceptions import GetTimeoutError, ObjectLostError, RaySystemError, RayTaskError
+from ray.experimental import get_local_object_locations
 
 from dlrl_core.errors import CallTimeoutError, DlrlError, RemoteCause, WorkloadCallError, WorkloadDiedError
 from dlrl_core.trainer.workload_directory import GRACE_S, WorkloadDirectory, WorkloadHandle, died_with, is_gone
@@ -15,6 +18,11 @@ from dlrl_core.workload.actors import LOST, death_reason
 
 if TYPE_CHECKING:
     from dlrl_core.trainer.role_group import RoleMethod
+
+_LOOK_S = 10.0
+"""A call that takes longer looks at times whether another thread has met a death, for which the trainer goes back."""
+_LARGEST_ERROR = 1024 * 1024
+"""Results above this size are not fetched to find out whether they are errors."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -32,21 +40,72 @@ class RoleCall:
     refs: list[Any]
     replay: Replay
     post_func: Callable[[list[Any]], Any] | None = None
+    once: threading.RLock | None = None
+    """Held while `post_func` runs."""
     redone: int = 0
     """How many shards were started again."""
+    _made: tuple[Any, ...] = ()
+    """What `post_func` has returned."""
 
     def get(self, timeout: float | None = None) -> Any:
-        """The results in rank order, or what `post_func` returns for them."""
+        """The results in rank order, or what `post_func` returns for them. It is called once, and what it has returned
+        stays, whatever is repeated later."""
+        if self.post_func is None:
+            return self._results(timeout)
+        if not self._made:
+            results = self._results(timeout)
+            with self.once or nullcontext():
+                self._made = self._made or (self.post_func(results),)
+        return self._made[0]
+
+    def _results(self, timeout: float | None) -> list[Any]:
+        look_s: float | None = _LOOK_S
         while True:
             try:
                 if timeout is not None:
                     self._await_all(timeout)
-                results = ray.get(self.refs)
-                break
-            except (RayTaskError, *LOST) as error:
-                if not self.recover():
-                    raise self._named(error) from _cause_of(error)
-        return results if self.post_func is None else self.post_func(results)
+                results: list[Any] = ray.get(self.refs, timeout=look_s)
+                self.check()
+                self.set_heard()
+                return results
+            except GetTimeoutError:
+                self._await_outcome()
+                look_s = None
+            except (RayTaskError, RaySystemError, *LOST) as error:
+                self._repeat_or_raise(error)
+
+    def _await_outcome(self) -> None:
+        """Wait until all parts are done or one has failed. Nothing is fetched."""
+        pending = self.refs
+        while pending:
+            ready, pending = ray.wait(pending, timeout=_LOOK_S, fetch_local=False)
+            self.check()
+            if any(_failure(ref, _LARGEST_ERROR) for ref in ready):
+                return
+
+    def _repeat_or_raise(self, error: Exception) -> None:
+        if not self.recover():
+            self.set_heard()
+            raise self._named(error) from _cause_of(error)
+
+    def set_heard(self) -> None:
+        """The trainer has seen how this call ended, and the earlier ones whose results are its arguments."""
+        unawaited = self.replay.directory.unawaited
+        for call in self.replay.upstream:
+            if call in unawaited:
+                call.set_heard()
+        unawaited.pop(self, None)
+
+    def look(self, *, is_waiting: bool = False) -> None:
+        """Raise what a part has failed with; a part that was lost with a process is started again."""
+        if is_waiting:
+            self._await_outcome()
+        failed = next(filter(None, (_failure(ref, _LARGEST_ERROR) for ref in self.refs)), None)
+        if failed is not None:
+            self._repeat_or_raise(failed)
+            self.look(is_waiting=is_waiting)
+        elif not ray.wait(self.refs, num_returns=len(self.refs), timeout=0, fetch_local=False)[1]:
+            self.set_heard()
 
     def check(self) -> None:
         """Raise RestartFit if the trainer must roll back, so that the results are no longer needed."""
@@ -103,11 +162,14 @@ class RoleCall:
         if isinstance(error, RayTaskError) and isinstance(error.cause, DlrlError):
             return error.cause
         rank = self.ranks[next(iter(self._failures()), 0)]
-        if isinstance(error, RayTaskError) and not isinstance(error, LOST):
-            # Not raised by the method: its arguments did not arrive, or its result could not be sent.
-            cause = RemoteCause.of(error.cause if isinstance(error.cause, BaseException) else error)
+        if isinstance(error, RayTaskError | RaySystemError) and not isinstance(error, LOST):
+            # Not raised by the method: its arguments did not arrive, or its result could not be sent or read.
+            is_read = isinstance(error, RaySystemError)
+            first = getattr(error, "client_exc" if is_read else "cause", None)
+            cause = RemoteCause.of(first if isinstance(first, BaseException) else error)
+            what = "returned what the trainer can't unpickle from" if is_read else "could not run"
             return WorkloadCallError(
-                f"role '{self.role}' rank {rank} could not run '{self.method}': {cause}",
+                f"role '{self.role}' rank {rank} {what} '{self.method}': {cause}",
                 role=self.role,
                 rank=rank,
                 method=self.method,
@@ -207,13 +269,25 @@ class Replay:
             self.directory.escalate(target.name, self.method.name)
 
 
-def _failure(ref: Any) -> Exception | None:
+def check_unawaited(directory: WorkloadDirectory, *, is_waiting: bool = False) -> None:
+    """Raise what a call has failed with whose outcome the trainer has not seen.
+
+    If `is_waiting`, that includes all calls that workloads with state run before a commit that is sent now.
+    """
+    for call in list(directory.unawaited):
+        method, target = call.replay.method, call.replay.targets[0]
+        call.look(is_waiting=is_waiting and target.name in directory.stateful and not method.is_coroutine)
+
+
+def _failure(ref: Any, largest: int | None = None) -> Exception | None:
     """The error of a call, the loss itself if its process was lost; None if it did not fail, or not yet."""
+    if largest and (get_local_object_locations([ref]).get(ref, {}).get("object_size") or 0) > largest:
+        return None  # it is not fetched to find out
     try:
         ray.get(ref, timeout=0)
     except GetTimeoutError:
         return None
-    except LOST as error:
+    except (RaySystemError, *LOST) as error:
         return error
     except RayTaskError as error:
         return error.cause if isinstance(error.cause, LOST) else error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,8 +15,9 @@ from dlrl_core.errors import SpecError
 from dlrl_core.graph import EdgeKind
 from dlrl_core.hints import did_you_mean
 from dlrl_core.roles import RoleType
+from dlrl_core.trainer.kept_arguments import LARGEST_KEPT, KeptPieces, kept
 from dlrl_core.trainer.progress import CallLog
-from dlrl_core.trainer.role_call import Replay, RoleCall
+from dlrl_core.trainer.role_call import Replay, RoleCall, check_unawaited
 from dlrl_core.trainer.workload_directory import WorkloadDirectory, WorkloadHandle
 from dlrl_core.workload.invocation import (
     InvocationOptions,
@@ -28,8 +30,8 @@ from dlrl_core.workload.invocation import (
     split_value,
 )
 
-_SENT_ONCE_BYTES = 100 * 1024
-"""Arrays larger than what Ray sends inside a call go to the object store once, not once for each target."""
+_MOST_UNAWAITED = 64
+"""With so many calls that were not awaited, those that have succeeded are forgotten, and a failed one is raised."""
 
 
 class RoleGroup:
@@ -102,6 +104,9 @@ class RoleMethod:
         self._role_name = self._role.value
         self.full_name = f"{self._role_name}.{name}"
         self.is_repeatable = options.replay
+        self.is_coroutine = info.is_coroutine
+        self._sends = group._directory.sends[self._role_name]
+        self._no_shards = self._shards((), {})
         self._look_up()
 
     def options(self, **changes: Any) -> RoleMethod:
@@ -124,30 +129,37 @@ class RoleMethod:
         if options.pre_func is not None:
             args, kwargs = _prepared(options.pre_func, args, kwargs, self.full_name)
         directory = self._directory
-        directory.check()
-        if directory.version != self._version:
-            self._look_up()
-        replay = self._replay(args, kwargs)  # before the start: it has the numbers of calls of `init`
+        if not options.blocking and len(directory.unawaited) % _MOST_UNAWAITED == _MOST_UNAWAITED - 1:
+            check_unawaited(directory)
+        shards, upstream = self._no_shards, []
+        if args or kwargs:
+            given = [arg.value if isinstance(arg, Whole) else arg for arg in (*args, *kwargs.values())]
+            upstream = [arg for arg in given if isinstance(arg, RoleCall)]
+            if directory.is_init or not options.blocking:
+                args, kwargs = tuple(map(self._kept, args)), {key: self._kept(arg) for key, arg in kwargs.items()}
+            shards = self._shards(args, kwargs)
+        with self._sends:
+            directory.check()
+            if directory.version != self._version:
+                self._look_up()
+            replay = self._replay(args, kwargs, upstream)  # before the start: it has the numbers of calls of `init`
+            starts = map(self._init_start, self._targets) if directory.is_init else self._starts
+            refs = [start(*shard, **named) for start, (shard, named) in zip(starts, shards, strict=True)]
         call = RoleCall(
             role=self._role_name,
             method=self.name,
             ranks=self._ranks,
-            refs=self._start_init(args, kwargs) if directory.is_init else self._start(args, kwargs),
+            refs=refs,
             post_func=options.post_func,
+            once=threading.RLock() if options.post_func else None,
             replay=replay,
         )
         if not options.blocking:
+            directory.unawaited[call] = None
             return call
         result = call.get(options.timeout if options.is_async else None)
         self._call_log.waited(self.full_name, time.perf_counter() - began)
         return result
-
-    def _start(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        starts = self._starts
-        if not args and not kwargs:
-            return [start() for start in starts]
-        shards = self._shards(args, kwargs)
-        return [start(*shard, **named) for start, (shard, named) in zip(starts, shards, strict=True)]
 
     def _shards(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[list[Any], dict[str, Any]]]:
         """The arguments of each target."""
@@ -155,22 +167,16 @@ class RoleMethod:
         spread_kwargs = {key: self._spread(arg) for key, arg in kwargs.items()}
         return [
             ([piece[rank] for piece in spread], {key: piece[rank] for key, piece in spread_kwargs.items()})
-            for rank in range(len(self._starts))
+            for rank in range(len(self._targets))
         ]
 
-    def _start_init(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """Start a call of the trainer's `init`, which is repeated on processes that replace a target's."""
-        shards = self._shards(args, kwargs)
-        return [
-            self._directory.start_init(target, self.name, tuple(shard), named)
-            for target, (shard, named) in zip(self._targets, shards, strict=True)
-        ]
+    def _init_start(self, target: WorkloadHandle) -> Callable[..., Any]:
+        """Starts a call of the trainer's `init`, which is repeated on processes that replace the target's."""
+        return lambda *args, **kwargs: self._directory.start_init(target, self.name, args, kwargs)
 
-    def _replay(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Replay:
+    def _replay(self, args: tuple[Any, ...], kwargs: dict[str, Any], upstream: list[RoleCall]) -> Replay:
         """What is needed to repeat this call."""
         directory, targets = self._directory, self._targets
-        given = [arg.value if isinstance(arg, Whole) else arg for arg in (*args, *kwargs.values())]
-        upstream = [arg for arg in given if isinstance(arg, RoleCall)]
         return Replay(
             method=self,
             directory=directory,
@@ -192,9 +198,20 @@ class RoleMethod:
             return self._targets[index].ray_actor.invoke_init.remote(numbers[index], self.name, *shard, **named)
         return self._starts[index](*shard, **named)
 
+    def _kept(self, arg: Any) -> Any:
+        """The argument as it is sent now; results of an earlier call that go by reference stay that, for they may be
+        made again."""
+        pieces = self._spread(arg)
+        if isinstance(pieces[0], ShardPart) or (isinstance(arg, RoleCall) and pieces is arg.refs):
+            return arg
+        found = {id(piece): kept(piece) for piece in pieces}
+        return KeptPieces([found[id(piece)] for piece in pieces])
+
     def _spread(self, arg: Any) -> Sequence[Any]:
         """The argument for each target, in rank order."""
-        targets = len(self._starts)
+        targets = len(self._targets)
+        if isinstance(arg, KeptPieces):
+            return [load() for load in arg]
         if isinstance(arg, RoleCall):
             return self._spread_call(arg, targets)
         if isinstance(arg, Whole) and isinstance(arg.value, RoleCall):
@@ -203,7 +220,7 @@ class RoleMethod:
         if pieces is not None:
             return pieces
         value = arg.value if isinstance(arg, Whole) else arg
-        if targets > 1 and getattr(value, "nbytes", 0) > _SENT_ONCE_BYTES:
+        if targets > 1 and getattr(value, "nbytes", 0) > LARGEST_KEPT:
             value = ray.put(value)
         return [value] * targets
 

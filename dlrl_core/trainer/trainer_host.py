@@ -31,6 +31,7 @@ from dlrl_core.trainer.commits import Commits
 from dlrl_core.trainer.neighbours import Neighbours
 from dlrl_core.trainer.progress import CallLog, Progress, ProgressReport
 from dlrl_core.trainer.role_group import RoleGroup
+from dlrl_core.trainer.user_code import prepare_trainer_process
 from dlrl_core.trainer.workload_directory import RestartFit, WorkloadDirectory, WorkloadHandle, died_with
 from dlrl_core.workload.actors import LOST
 from dlrl_core.workload.fault import Fault, FaultInjector
@@ -42,6 +43,8 @@ CONCURRENCY_GROUPS = (("control", 2), ("watch", 2))
 _PUSH_PERIOD_S = 0.2
 _PUSH_LEAST_S = 0.02
 _PUSH_AGAIN_S = 3.0
+_LEAVE_S = 30.0
+"""When a thread has met a death for which the trainer goes back, `fit` has to end within this time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +106,7 @@ class TrainerHost:
         try:
             self._launch.setup.set_environment()
             self._launch.setup.prepare_framework(None)
+            prepare_trainer_process()
             self._trainer_class()
             self._config = self._launch.config.open()
         except Exception as error:  # noqa: BLE001 - user code; the Master gets the first cause
@@ -126,15 +130,17 @@ class TrainerHost:
         if self._is_running:
             return  # an earlier Master has called it
         self._is_running = True
-        threading.Thread(target=self._push_progress, args=(master,), name="dlrl-progress", daemon=True).start()
+        scopes = {role.value: str(scope) for role, scope in self._launch.scopes.items()}
+        directory = WorkloadDirectory(master=master, workloads=workloads, epoch=epoch, scopes=scopes)
+        push = threading.Thread(target=self._push_progress, args=(master, directory), name="dlrl-progress", daemon=True)
+        push.start()
         try:
-            scopes = {role.value: str(scope) for role, scope in self._launch.scopes.items()}
-            directory = WorkloadDirectory(master=master, workloads=workloads, epoch=epoch, scopes=scopes)
             trainer, commits = self._construct(directory, method_tables, commit)
             self._progress.enter("init")
             directory.is_init = True
             trainer.init()
             directory.is_init = False
+            directory.enter_fit()
             directory.on_restart = trainer.on_restart
             result = self._fit(trainer, directory, commits)
             self._progress.enter("done")
@@ -155,6 +161,8 @@ class TrainerHost:
                 commits.finish()
                 return result
             except RestartFit:
+                if self._ended.is_set():
+                    raise
                 directory.catch_up()
             except Exception as error:  # noqa: BLE001 - raised again, unless a death caused it
                 self._check_is_death(error, directory)
@@ -251,10 +259,15 @@ class TrainerHost:
         request = KeeperRequest(run_id=self._launch.run_id, workload=TRAINER, cluster=cluster)
         return late_keeper(self._launch.state_keeper, request)
 
-    def _push_progress(self, master: Any) -> None:
+    def _push_progress(self, master: Any, directory: WorkloadDirectory) -> None:
         """Report every change to the Master, at most five times a second; the last report is part of the outcome."""
-        seen, sent_at = -1, 0.0
+        seen, sent_at, behind_since = -1, 0.0, 0.0
         while not self._ended.wait(_PUSH_LEAST_S):
+            behind_since = (behind_since or time.monotonic()) if directory.is_behind else 0.0
+            if behind_since and time.monotonic() - behind_since > _LEAVE_S:
+                # `fit` waits for something that can't be interrupted; the Master starts a trainer in a new process.
+                self._outcome = _failure(RestartFit(), self._progress.report().phase)
+                self._ended.set()
             self._progress.news.wait(_PUSH_PERIOD_S)  # set by a commit
             self._progress.news.clear()
             if self._commits is not None:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -29,6 +31,8 @@ _ASK_AGAIN_S = 0.1
 _PING_S = 10.0
 _ANSWER_S = 15.0
 """Longer than the Master takes to answer that a restart is not finished yet."""
+FIT: ContextVar[int | None] = ContextVar("dlrl_fit", default=None)
+"""The run of `fit` that a thread or coroutine was started by; None before the first."""
 
 
 class WorkloadHandle:
@@ -141,6 +145,12 @@ class WorkloadDirectory:
     """The workloads whose new process has not seen the calls of `init` yet."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
     """A trainer may call from several threads, and each of them may meet a death."""
+    sends: defaultdict[str, threading.RLock] = field(default_factory=lambda: defaultdict(threading.RLock))
+    """Of each role, held while a call is sent to its workloads: all of them get calls in the same order."""
+    unawaited: dict[Any, None] = field(default_factory=dict)
+    """RoleCalls whose outcome the trainer has not seen yet."""
+    fits: int = 0
+    """How often `fit` was entered."""
 
     @property
     def version(self) -> int:
@@ -213,9 +223,19 @@ class WorkloadDirectory:
         return workload.name not in self.stateful and self.scopes.get(workload.role, "workload") == "workload"
 
     def check(self) -> None:
-        """Raise RestartFit if the trainer has to go back before its next call."""
-        if self.is_behind:
+        """Raise RestartFit if the trainer has to go back before its next call, or an earlier run of `fit` makes it."""
+        if self.is_behind or FIT.get() not in (None, self.fits):
             raise RestartFit
+
+    def enter_fit(self) -> None:
+        """The calling thread, and what it starts, belongs to the next run of `fit`; earlier ones can call no more."""
+        is_behind, self.is_behind = self.is_behind, True
+        for lock in list(self.sends.values()):
+            with lock:  # what is being sent comes before all that the next run sends
+                continue
+        self.fits += 1
+        FIT.set(self.fits)
+        self.is_behind = is_behind
 
     def escalate(self, name: str, method: str) -> NoReturn:
         """Have the Master restart more, because a call was interrupted that must not be repeated. Raises RestartFit."""
@@ -227,6 +247,8 @@ class WorkloadDirectory:
 
     def catch_up(self) -> None:
         """Wait until all restarts are complete and the new processes have seen `init`; then `fit` can be entered."""
+        self.enter_fit()
+        self.unawaited.clear()
         while True:
             try:
                 with self._lock:

@@ -223,7 +223,7 @@ def _length(value: Any) -> int | None:
     if isinstance(value, Mapping):
         lengths = {_length(item) for item in value.values()}
         return lengths.pop() if len(lengths) == 1 else None
-    return len(value) if _cutting_method(value) else None
+    return len(value) if cutting_method(value) else None
 
 
 def _has_slices(value: Any) -> bool:
@@ -235,7 +235,7 @@ def _is_array(value: Any) -> bool:
     return isinstance(shape, Sequence) and len(shape) > 0 and hasattr(value, "__getitem__")
 
 
-def _cutting_method(value: Any) -> str | None:
+def cutting_method(value: Any) -> str | None:
     names = ("chunk", "split") if hasattr(value, "__len__") else ()
     return next((name for name in names if callable(getattr(value, name, None))), None)
 
@@ -246,7 +246,7 @@ def _cut(value: Any, parts: int) -> list[Any]:
     if isinstance(value, Mapping):
         cuts = {key: _cut(item, parts) for key, item in value.items()}
         return [{key: pieces[rank] for key, pieces in cuts.items()} for rank in range(parts)]
-    method = _cutting_method(value) or ""
+    method = cutting_method(value) or ""
     pieces = list(getattr(value, method)(parts))
     if len(pieces) != parts:
         raise ValueError(

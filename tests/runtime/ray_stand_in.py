@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections import Counter, deque
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutErro
 
 from dlrl_core.errors import RemoteCause, WorkloadCallError
 from dlrl_core.roles import RoleType
-from dlrl_core.trainer import commits, role_call, role_group, workload_directory
+from dlrl_core.trainer import commits, kept_arguments, role_call, role_group, workload_directory
 from dlrl_core.trainer.progress import CallLog
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_core.trainer.workload_directory import DirectorySnapshot, WorkloadDirectory, WorkloadHandle
@@ -46,18 +47,19 @@ class RayStandIn:
             raise refs.outcome
         return refs.outcome
 
-    def wait(self, refs, num_returns=1, timeout=None):
+    def wait(self, refs, num_returns=1, timeout=None, fetch_local=True):
         return [ref for ref in refs if not ref.is_pending], [ref for ref in refs if ref.is_pending]
 
     def put(self, value):
-        return Ref(value)
+        return Ref(copy.deepcopy(value))
 
 
 def use_stand_in(monkeypatch) -> None:
     """From here on, the trainer's modules talk to it."""
     stand_in = RayStandIn()
-    for module in (role_call, role_group, workload_directory, actors, commits):
+    for module in (role_call, role_group, kept_arguments, workload_directory, actors, commits):
         monkeypatch.setattr(module, "ray", stand_in)
+    monkeypatch.setattr(role_call, "get_local_object_locations", lambda refs: {ref: {"object_size": 1} for ref in refs})
 
 
 _ids = itertools.count()
@@ -74,7 +76,9 @@ class ProcessStandIn:
         self.will: deque[Any] = deque()
         self.done: Counter[str] = Counter()
         self.ping = self._answering("ping")
-        self.invoke = SimpleNamespace(remote=lambda method, *args, **kwargs: self._call(method))
+        self.sent: list[tuple[Any, ...]] = []
+        """The arguments of its calls."""
+        self.invoke = SimpleNamespace(remote=lambda method, *args, **kwargs: self._invoked(method, args))
         self.keeper = SimpleNamespace(remote=lambda method, *args: self._call(method))
         self.invoke_init = SimpleNamespace(remote=lambda number, method, *args, **kwargs: self._call(method))
 
@@ -83,6 +87,10 @@ class ProcessStandIn:
 
     def _answering(self, method: str) -> Any:
         return SimpleNamespace(remote=lambda: Ref(method if self.is_alive else self.death()))
+
+    def _invoked(self, method: str, args: tuple[Any, ...]) -> Ref:
+        self.sent.append(args)
+        return self._call(method)
 
     def _call(self, method: str) -> Ref:
         if not self.is_alive:

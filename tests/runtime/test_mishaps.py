@@ -15,6 +15,7 @@ from dlrl_core import RLJob, RLJobBuilder
 from dlrl_core.api.job_handle import JobHandle
 from dlrl_core.context import JobContext, default_store_url, open_store
 from dlrl_core.errors import JobFailedError
+from dlrl_core.workload.state_keeper import Commit
 
 HERE = "sample_jobs.mishaps"
 JOBS: dict[str, dict[str, Any]] = {
@@ -24,6 +25,9 @@ JOBS: dict[str, dict[str, Any]] = {
     "transient": {"method": "raise_once"},
     "loops": {"method": "die_always", "cls": "Counter", "scope": "workload", "total": 1},
     "charges": {"method": "charge", "cls": "Counter", "scope": "workload", "total": 1},
+    "unseen": {"method": "raise_at_two", "trainer": "DropsReferences", "total": 1},
+    "changed": {"method": "echo", "trainer": "ChangesBatches", "cls": "Counter", "scope": "workload"},
+    "waits": {"method": "die_once", "trainer": "WaitsForAThread", "total": 1},
 }
 """Those that nobody has to disturb; they run three at a time."""
 
@@ -43,6 +47,7 @@ def job(
     folder: Path,
     method: str,
     *,
+    trainer: str = "Steps",
     cls: str = "Committed",
     scope: str = "role",
     total: int = 2,
@@ -55,7 +60,7 @@ def job(
         .device_per_node(2)
         .config({**files, "method": method, **config})
         .commits(every=1)
-        .trainer(HERE, "Steps")
+        .trainer(HERE, trainer)
     )
     builder = builder.actor(HERE, cls).total(total).failover(scope).allow_chaos()
     builder = builder.hang_limit(hang_limit) if hang_limit else builder
@@ -128,6 +133,23 @@ def test_a_call_that_must_not_be_replayed_leads_back_to_the_commit_instead(ended
     assert ended["charges"].value["step"] == 3
     assert "role" in ended["charges"].scopes
     assert ended["charges"].log == ["init", "fit", "fit"]
+
+
+def test_an_error_of_a_call_that_nobody_awaited_fails_the_commit(ended):
+    unseen = ended["unseen"]
+    assert "role 'actor' rank 0 raised ValueError: the data is bad in 'raise_at_two' at step 3" in str(unseen.error)
+    assert unseen.context.record.progress.commits is not None
+    assert Commit.from_json(unseen.context.record.progress.commit_json).step == 1
+
+
+def test_a_replay_sends_the_batch_as_it_was(ended):
+    assert ended["changed"].value == [[[1], [2]], [[3], [4]]]
+    assert ended["changed"].scopes == ["workload"]
+
+
+def test_a_main_loop_that_waits_for_a_thread_which_has_met_a_death_begins_again_in_a_new_process(ended):
+    assert ended["waits"].value == [4]
+    assert ended["waits"].log == ["init", "fit", "init", "fit"]
 
 
 @pytest.mark.usefixtures("ray_2_nodes_8_gpus")

@@ -6,6 +6,7 @@ import pickle
 import socket
 
 import pytest
+from ray.exceptions import GetTimeoutError
 
 from dlrl_core import RLJobBuilder, RoleType
 from dlrl_core.errors import CallTimeoutError, WorkloadCallError
@@ -172,6 +173,21 @@ def test_blocking_false_returns_a_handle_before_the_method_ends(seen):
     assert calls["a"] == calls["a_through_ray"] == [("a", 0, "x"), ("a", 1, "x")]
 
 
+def test_ray_get_takes_what_blocking_false_returns(seen):
+    found = seen["calls"]["as_refs"]
+    assert found["slow"] == [("a", 0, "x"), ("a", 1, "x")]
+    assert found["post_func"] == 10
+    assert found["list"] == [[[1, 2], [3, 4]], [5]]
+    assert GetTimeoutError in found["timeout"]
+
+
+def test_ray_wait_takes_it_too_and_it_is_ready_when_all_parts_are(seen):
+    found = seen["calls"]["as_refs"]
+    assert found["wait"] == [[False, False], [True]]
+    assert found["no_time"] == [0, 1]
+    assert found["all"] == [3, 0]
+
+
 def test_blocking_true_returns_the_results_in_rank_order(seen):
     assert seen["calls"]["default_text"] == ["text", "text"]
 
@@ -259,6 +275,13 @@ def test_an_exception_that_can_not_be_unpickled_arrives_with_its_text(seen):
     assert isinstance(error, WorkloadCallError)
     assert "NoReduceError: left and right" in str(error)
     assert error.cause.load() is None
+
+
+def test_a_result_that_can_not_be_unpickled_names_role_rank_and_method(seen):
+    error = seen["errors"]["unreadable"]
+    assert isinstance(error, WorkloadCallError)
+    assert (error.role, error.rank, error.method) == ("actor", 1, "return_unreadable")
+    assert "rank 1 returned what the trainer can't unpickle from 'return_unreadable': TypeError" in error.summary
 
 
 def test_an_unknown_method_is_refused_before_anything_is_sent(seen):

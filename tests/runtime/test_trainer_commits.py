@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import uuid
 
+import numpy as np
 import pytest
 from ray_stand_in import JobStandIn, Ref, use_stand_in
 
 from dlrl_core.context.commits_report import CommitsReport
-from dlrl_core.errors import CommitLostError, WorkloadCallError, WorkloadDiedError
+from dlrl_core.errors import CommitLostError, DlrlError, WorkloadCallError, WorkloadDiedError
+from dlrl_core.trainer.base_trainer import BaseTrainer
 from dlrl_core.trainer.commit_budget import CommitPace, DurableTurns
 from dlrl_core.trainer.commits import Commits
 from dlrl_core.trainer.neighbours import Neighbours
+from dlrl_core.trainer.progress import CallLog, Progress
 from dlrl_core.trainer.workload_directory import RestartFit
 from dlrl_core.workload.state_keeper import Commit, CommitOutcome, DurableStatus, HeldCommits, KeeperRequest
 from dlrl_state.keeper import NodeMemoryKeeper
@@ -119,6 +122,120 @@ def test_a_durable_commit_is_never_left_out():
         handle.ray_actor.will += [None, outcome(), None, None, DurableStatus()]
     commits.commit(0, {}, is_durable=True)
     assert [process.done["make_durable"] for process in job.processes.values()] == [1, 1]
+
+
+# ---- steps
+
+
+@pytest.mark.parametrize("step", ["a", 1.5, None, -4, True, [1]])
+def test_what_is_no_index_of_a_step_is_refused(step):
+    job = JobStandIn("actor")
+    with pytest.raises(DlrlError, match="it must be the index of a step, a whole number from 0"):
+        commits_of(job).commit(step, {}, is_durable=False)
+    assert job.processes["actor-0"].done["begin_commit"] == 0
+
+
+@pytest.mark.parametrize("every", [1, 100])
+def test_steps_do_not_go_back_also_where_commits_are_left_out(every):
+    job = JobStandIn("actor")
+    commits = commits_of(job, every=every)
+    commit(commits, job, 5)
+    with pytest.raises(DlrlError, match="commit got the step 3 after 5; go on with 6"):
+        commits.commit(3, {}, is_durable=False)
+
+
+def test_a_step_of_numpy_and_the_same_step_again_are_committed():
+    job = JobStandIn("actor")
+    commits = commits_of(job)
+    for step in (np.int64(5), 5):
+        commit(commits, job, step)
+        commits.poll()
+    assert job.processes["actor-0"].done["begin_commit"] == 2
+    assert type(commits.last.step) is int
+
+
+def trainer_of(commits: Commits) -> BaseTrainer:
+    trainer = type("Trainer", (BaseTrainer,), {"init": None, "fit": None})({}, {}, {})
+    trainer._bind({}, {}, Progress(CallLog()), commits, commits._directory)
+    return trainer
+
+
+def test_a_second_epoch_of_as_many_steps_is_an_error_that_says_how_to_count():
+    job = JobStandIn("actor")
+    trainer = trainer_of(commits_of(job, every=100))
+    for step in trainer.steps(3):
+        trainer.commit(step)
+    with pytest.raises(DlrlError, match=r"steps\(3\) has ended before .* self.steps\(epochs \* 3\)"):
+        next(trainer.steps(3))
+    assert list(trainer.steps(5))[-1] == 4
+
+
+def test_without_commits_every_epoch_has_its_steps():
+    trainer = trainer_of(commits_of(JobStandIn("actor")))
+    assert [list(trainer.steps(3)) for _ in range(2)] == [[0, 1, 2]] * 2
+
+
+def test_a_fit_that_is_entered_again_after_its_last_step_has_no_more_steps():
+    _, commits, _ = restoring(held(3), held(3))
+    commits.restore_last()
+    assert list(trainer_of(commits).steps(3)) == []
+
+
+# ---- calls that nobody awaited
+
+
+def fail_unseen(job: JobStandIn, name: str = "actor-1", role: str = "actor") -> None:
+    job.processes[name].will.append(job.processes[name].collective_error())
+    job.groups[role].work.options(blocking=False)()
+
+
+@pytest.mark.parametrize("role", ["actor", "rollout"])
+def test_a_commit_fails_with_what_an_earlier_call_failed_with_that_nobody_awaited(role):
+    job, told = JobStandIn("actor", "rollout"), Told()
+    commits = commits_of(job, told=told)
+    fail_unseen(job, f"{role}-1", role)
+    with pytest.raises(WorkloadCallError, match=f"role '{role}' rank 1 raised it"):
+        commits.commit(0, {}, is_durable=False)
+    assert job.processes["actor-0"].done["begin_commit"] == 0
+
+
+def test_so_does_a_commit_that_is_left_out_and_the_end_of_fit():
+    job = JobStandIn("actor")
+    commits = commits_of(job, every=100)
+    for end in (lambda: commits.commit(0, {}, is_durable=False), commits.finish):
+        fail_unseen(job)
+        with pytest.raises(WorkloadCallError, match="role 'actor' rank 1 raised it"):
+            end()
+
+
+def test_a_call_that_still_runs_on_a_workload_with_state_is_part_of_the_commit(monkeypatch):
+    """It is waited for, as the commit is behind it in the workload's turn anyway."""
+    job = JobStandIn("actor")
+    commits = commits_of(job)
+    late = Ref(job.processes["actor-1"].collective_error(), is_pending=True)
+    job.processes["actor-1"].will.append(late)
+    call = job.groups["actor"].work.options(blocking=False)()
+    monkeypatch.setattr(type(call), "check", lambda self: setattr(late, "is_pending", False))  # time goes on
+    with pytest.raises(WorkloadCallError, match="role 'actor' rank 1 raised it"):
+        commits.commit(0, {}, is_durable=False)
+    assert job.processes["actor-0"].done["begin_commit"] == 0
+
+
+def test_a_call_that_still_runs_on_a_workload_without_state_is_not_waited_for():
+    job = JobStandIn("actor", "rollout")
+    commits = commits_of(job)
+    job.processes["rollout-1"].will.append(Ref(is_pending=True))
+    job.groups["rollout"].work.options(blocking=False)()
+    commit(commits, job)
+    assert job.processes["actor-0"].done["begin_commit"] == 1
+
+
+def test_a_fit_that_returns_after_a_thread_has_met_a_death_is_not_over():
+    job = JobStandIn("actor")
+    commits = commits_of(job)
+    job.directory.is_behind = True
+    with pytest.raises(RestartFit):
+        commits.finish()
 
 
 # ---- neighbours

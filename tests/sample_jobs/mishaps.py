@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
+import threading
 import time
 from pathlib import Path
 
 from dlrl_core import BaseTrainer, BaseWorkload, trainer_invocation
+from dlrl_core.trainer import trainer_host
 
 
 def is_first_time(mark: str) -> bool:
@@ -54,6 +57,12 @@ class Counter(BaseWorkload):
         if step == 2 and is_first_time(self.config.mark):
             os.kill(os.getpid(), signal.SIGKILL)
 
+    @trainer_invocation(blocking=False)
+    def echo(self, batch):
+        if self.rank == 1 and is_first_time(self.config.mark):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return batch
+
     def pid(self):
         return os.getpid()
 
@@ -83,3 +92,46 @@ class Steps(BaseTrainer):
             if self.config.get("commits", True):
                 self.commit(step, counts=counts)
         return {"counts": counts, "progress": dict(self.progress), "step": self.committed_step}
+
+
+class DropsReferences(Steps):
+    """Does not await the call that the config names."""
+
+    def fit(self):
+        for step in self.steps(4):
+            getattr(self.RG_ACTOR, self.config.method).options(blocking=False)(step)
+            self.commit(step)
+
+
+class ChangesBatches(Steps):
+    def fit(self):
+        batch = [[1], [2], [3], [4]]
+        call = self.RG_ACTOR.echo(batch)
+        for item in batch:
+            item.append("changed")
+        return call.get()
+
+
+class WaitsForAThread(Steps):
+    """A thread makes the calls; the main loop waits for what it puts into a queue."""
+
+    def init(self):
+        super().init()
+        trainer_host._LEAVE_S = 1.0
+
+    def fit(self):
+        with Path(self.config.log).open("a") as log:
+            log.write("fit\n")
+        asked, made = queue.Queue(), queue.Queue()
+        threading.Thread(target=self.work, args=(asked, made), daemon=True).start()
+        for step in self.steps(4):
+            asked.put(step)
+            counts = made.get()
+            self.commit(step)
+        return counts
+
+    def work(self, asked, made):
+        while True:
+            step = asked.get()
+            self.RG_ACTOR.die_once(step)
+            made.put(self.RG_ACTOR.add(step))

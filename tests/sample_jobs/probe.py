@@ -122,6 +122,9 @@ class ProbeWorkload(BaseWorkload):
     def fail_unpicklably(self):
         raise NoReduceError("left", "right")
 
+    def return_unreadable(self):
+        return NoReduceError("left", "right") if self.rank == 1 else None
+
     @trainer_invocation(blocking=False)
     def make(self, batch):
         return np.array(batch)
@@ -218,6 +221,23 @@ class ProbeTrainer(BaseTrainer):
             "together": self.RG_ACTOR.together() + ray.get([self.RG_ACTOR.together.options(blocking=False)().refs[0]]),
             "overlap": [max(call.get()) for call in [actor.together.options(blocking=False)() for _ in range(4)]],
             "order": self.order_of_calls(),
+            "as_refs": self.as_references(),
+        }
+
+    def as_references(self):
+        """Role calls given to Ray's own functions."""
+        slow, fast = self.RG_ACTOR.a("x"), self.RG_ROLLOUT.default.options(blocking=False)([1, 2, 3, 4])
+        summed = self.RG_ACTOR.summed.options(blocking=False)([1, 2, 3, 4])
+        plain = self.rollouts[0].default.remote([5])
+        first = ray.wait([slow, fast, plain], num_returns=2)
+        return {
+            "wait": [[one is slow for one in some] for some in first],
+            "no_time": [len(some) for some in ray.wait([slow], timeout=0)],
+            "timeout": type(self.caught(lambda: ray.get(slow, timeout=0.01))).__mro__,
+            "slow": ray.get(slow),
+            "post_func": ray.get(summed),
+            "list": ray.get([fast, plain]),
+            "all": [len(some) for some in ray.wait([slow, fast, plain], num_returns=3)],
         }
 
     def order_of_calls(self):
@@ -229,6 +249,7 @@ class ProbeTrainer(BaseTrainer):
             "timeout": self.caught(self.RG_ACTOR.slow_on_rank_1),
             "raised": self.caught(self.RG_ACTOR.fail_on_rank_1),
             "unpicklable": self.caught(self.RG_ACTOR.fail_unpicklably),
+            "unreadable": self.caught(self.RG_ACTOR.return_unreadable),
             "unknown_method": self.caught(lambda: self.RG_ACTOR.defualt([1])),
             "unknown_group": self.caught(lambda: self.RG_REWARDS),
             "unknown_role": self.caught(lambda: self.get_workload_resource("critc")),
@@ -237,6 +258,6 @@ class ProbeTrainer(BaseTrainer):
     def caught(self, call):
         try:
             call()
-        except (CallTimeoutError, WorkloadCallError, AttributeError, DlrlError) as error:
+        except (CallTimeoutError, WorkloadCallError, AttributeError, DlrlError, TimeoutError) as error:
             return error
         return None
