@@ -7,9 +7,10 @@ one incident before anything is done, so that a restarted Master goes on from wh
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from dlrl_core.context import FindingKind, Incident, JobContext, JobEnding, JobState, ProcessReport, WorkloadState
 from dlrl_core.context.trainer_outcome import TrainerOutcome
@@ -53,7 +54,10 @@ _DIED_ALONE = "it died while its master was being restarted"
 class ControlLoop:
     """Starts everything, watches everything, restarts what broke, ends everything."""
 
-    def __init__(self, launch: MasterLaunch, context: JobContext) -> None:
+    def __init__(
+        self, launch: MasterLaunch, context: JobContext, before_acting: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        self._before_acting = before_acting
         self._launch = launch
         self._context = context
         self._spec = JobSpec.from_json(launch.spec_json)
@@ -155,6 +159,9 @@ class ControlLoop:
         if incident.scope is FailoverScope.STOP:
             return ending
         await asyncio.sleep(decision.wait_s)
+        if self._before_acting is not None:
+            with contextlib.suppress(Exception):  # neither the store nor Ray can tell; the job must not end for it
+                await self._before_acting()
         await self._attempt(recovery.names)
         return None
 
@@ -229,7 +236,8 @@ class ControlLoop:
                 change.workload(name, state=WorkloadState.STARTING, incarnation=incarnation, actor_id=None, pid=None)
             if recovery.with_trainer:
                 incarnation = record.trainer.incarnation + 1
-                change.trainer(state="starting", incarnation=incarnation, pid=None, actor_id=None)
+                # The actor id stays until the next one runs: see TrainerProcess.until_alone.
+                change.trainer(state="starting", incarnation=incarnation, pid=None)
 
     # ---- carrying out
 
@@ -260,7 +268,9 @@ class ControlLoop:
                 if self.trainer.is_due:
                     await self._start_trainer(is_first=False)
         if self.trainer.is_due and self._workloads.is_complete:  # else this is done again, for the missing ones
-            self.trainer.run(self._workloads, await self.trainer.loaded(self._launch.limits.construct_s))
+            facts = await self.trainer.loaded(self._launch.limits.construct_s)
+            await self.trainer.until_alone()
+            self.trainer.run(self._workloads, facts)
 
     async def _start_trainer(self, *, is_first: bool) -> None:
         if not is_first:
@@ -339,13 +349,22 @@ class ControlLoop:
                 return self._workloads.roll()
             await asyncio.sleep(0.02)  # the watch on the process is about to notice
 
+    def heard(self, report: ProcessReport) -> bool:
+        """Take a workload's report; False if its process was replaced."""
+        is_current = self._workloads.is_current(report)
+        if is_current:
+            self.reports[report.name] = report
+        return is_current
+
     async def stable(self) -> DirectorySnapshot:
         """Wait until nothing is being restarted; the current processes."""
         await self._until_stable()
         return self._workloads.roll()
 
-    def escalate(self, name: str, method: str) -> None:
+    def escalate(self, name: str, method: str, term: int) -> None:
         """A call was interrupted that must not be repeated: the trainer has to go back to its last commit."""
+        if term < self._context.record.trainer.incarnation:
+            return
         self._is_recovering = True
         self._seen.put_nowait(CallLost(name=name, method=method))
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dlrl_core.context import JobContext, JobEnding, JobView, ProcessReport
     from dlrl_core.master.control_loop import ControlLoop
     from dlrl_core.plugin import EventSinks
+    from dlrl_core.trainer.lease import Grant
     from dlrl_core.trainer.progress import ProgressReport
     from dlrl_core.trainer.workload_directory import DirectorySnapshot
     from dlrl_core.workload.fault import Fault, FaultKind
@@ -60,7 +61,9 @@ class Master:
         self._early_progress: ProgressReport | None = None
         runtime = ray.get_runtime_context()
         self._address: str = runtime.gcs_address
-        self._is_successor = restarts_of_this_actor() > 0
+        self._restarts_of = restarts_of_this_actor
+        self._restarts = restarts_of_this_actor()
+        self._is_successor = self._restarts > 0
         # Ray runs this constructor on the actor's event loop. A call to ourselves would fail during a restart.
         self._working = asyncio.get_running_loop().create_task(self._live())
 
@@ -107,7 +110,11 @@ class Master:
             load_or_create, self._store, self._launch, self._address, is_successor=self._is_successor
         )
         context.on_conflict(_vanish)
-        self._context, self._loop, self._refusal = context, ControlLoop(self._launch, context), None
+        self._context, self._loop, self._refusal = (
+            context,
+            ControlLoop(self._launch, context, self._check_is_present),
+            None,
+        )
         self._sinks = EventSinks(self._launch.job)
         context.on_events(lambda events: self._sinks.add(event.shown() for event in events))
         if self._early_progress is not None:
@@ -235,10 +242,10 @@ class Master:
         """Wait until nothing is being restarted; returns the current processes. None if that takes longer."""
         return await self._bounded(lambda loop: loop.stable())
 
-    async def escalate(self, name: str, method: str) -> None:
+    async def escalate(self, name: str, method: str, term: int) -> None:
         """A call was interrupted that must not be repeated; `settled` returns when that is handled."""
         await self._loaded.wait()
-        self._loop.escalate(name, method)
+        self._loop.escalate(name, method, term)
 
     async def _bounded(
         self, ask: Callable[[ControlLoop], Coroutine[Any, Any, DirectorySnapshot]]
@@ -254,15 +261,35 @@ class Master:
 
     # ---- told by the trainer and the workloads
 
-    async def trainer_progress(self, report: ProgressReport) -> None:
-        if not self._loaded.is_set():
-            self._early_progress = report
-        elif not self._ended.is_set():
-            self._loop.trainer.record_progress(report)
+    async def trainer_progress(self, report: ProgressReport) -> Grant:
+        """Take the report; the answer tells for how long the trainer may go on."""
+        from dlrl_core.trainer.lease import Grant
 
-    async def report(self, report: ProcessReport) -> None:
+        if self._ended.is_set():
+            return Grant.REFUSED
         if self._loaded.is_set():
-            self._loop.reports[report.name] = report
+            grant = self._loop.trainer.record_progress(report)
+        else:  # while the lease of the last trainer holds, no other one was started, nor does this Master start one
+            self._early_progress, grant = report, Grant.GRANTED if report.has_lease else Grant.LATER
+        await self._check_is_present()
+        return grant
+
+    async def trainer_left(self, actor_id: str) -> None:
+        """This process of the trainer was refused, and calls no workload any more."""
+        if self._loaded.is_set():
+            self._loop.trainer.left.add(actor_id)
+
+    async def _check_is_present(self) -> None:
+        """End this process if another Master owns the job. The store tells; while it is away, Ray does."""
+        is_store_away = not self._loaded.is_set() or self._context.degraded is not None
+        if is_store_away and await asyncio.to_thread(self._restarts_of) != self._restarts:
+            _vanish()
+
+    async def report(self, report: ProcessReport) -> bool:
+        """Take the report; False if another process replaced the one that sent it."""
+        if not self._loaded.is_set():
+            return True
+        return not self._ended.is_set() and self._loop.heard(report)
 
     async def inject(self, fault: Fault) -> None:
         """Chaos: let this fault happen to the Master, or to its store."""

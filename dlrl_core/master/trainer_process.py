@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,13 +21,16 @@ from dlrl_core.master.process_launches import start_trainer
 from dlrl_core.master.workload_processes import WorkloadProcesses, answer, replies_of
 from dlrl_core.plan import ExecutionPlan
 from dlrl_core.roles import TRAINER
+from dlrl_core.scheduler.cluster_probe import is_known_to_have_ended
 from dlrl_core.scheduler.workload_launcher import find_actor, kill
 from dlrl_core.spec import JobSpec
+from dlrl_core.trainer.lease import LEASE_S, Grant
 from dlrl_core.trainer.progress import ProgressReport
 from dlrl_core.workload.actors import GONE, death_reason
 from dlrl_core.workload.process import check_run
 
 _ASK_S = 2.0
+_LOOK_S = 0.2
 _ADOPT_S = 300.0
 _NAME_FREE_S = 30.0
 
@@ -53,6 +57,10 @@ class TrainerProcess:
         self._trainer: Any = None
         self._loading: Any = None
         self._heard_at = 0.0
+        # What an earlier Master granted is not known; it may have been a moment ago.
+        self._granted_until = time.monotonic() + LEASE_S if context.record.master_incarnation > 1 else 0.0
+        self.left: set[str] = set()
+        """Actor ids of processes that said that they call no workload any more."""
         self._watching: asyncio.Task[None] | None = None
         self.edges: tuple[tuple[str, str], ...] = ()
         """Pairs of roles: calls of the second were seen to follow the first, or to take its results."""
@@ -75,10 +83,29 @@ class TrainerProcess:
         self.stop_watching()
         deadline = time.monotonic() + _NAME_FREE_S
         while (trainer := find_actor(self._launch.job, TRAINER)) is not None:
+            if trainer._actor_id.hex() == self._context.record.trainer.actor_id:
+                await self._let_leave(trainer)
             kill(trainer)
             if time.monotonic() > deadline:
                 raise TrainerError("the old process of the trainer does not go away")
             await asyncio.sleep(0.02)
+
+    async def _let_leave(self, trainer: Any) -> None:
+        """Have a process that was let run call no workload any more: Ray may say that it is dead before it is."""
+        with contextlib.suppress(TimeoutError, RayTaskError, *GONE):
+            await asyncio.wait_for(answer(trainer.end.remote(False)), _ASK_S)
+            self.left.add(trainer._actor_id.hex())
+
+    async def until_alone(self) -> None:
+        """Wait until the process that was let run last can act no more: it said so, has ended, or has no lease left.
+
+        Its incarnation is not the record's by now, so that it is granted nothing more.
+        """
+        old = self._context.record.trainer.actor_id
+        while old is not None and old not in self.left and time.monotonic() < self._granted_until:
+            if await asyncio.to_thread(is_known_to_have_ended, old):
+                return
+            await asyncio.sleep(_LOOK_S)
 
     async def is_adopted(self, trainer: Any) -> bool:
         """Take over a trainer that an earlier Master let run; False if there is none, or it was never let run."""
@@ -155,10 +182,16 @@ class TrainerProcess:
 
     # ---- progress
 
-    def record_progress(self, report: ProgressReport) -> None:
-        """Write what the trainer reports. A report that was sent before the last one is dropped."""
+    def record_progress(self, report: ProgressReport) -> Grant:
+        """Write what the trainer reports; the answer tells whether it may go on.
+
+        A report that was sent before the last one is dropped, and so is one of a trainer that was replaced.
+        """
+        if report.incarnation != self._context.record.trainer.incarnation:
+            return Grant.REFUSED
+        self._granted_until = time.monotonic() + LEASE_S
         if report.sent_at < self._heard_at:
-            return
+            return Grant.GRANTED
         self._heard_at = report.sent_at
         self.edges = tuple((source, target) for source, target, _ in report.edges)
         before = self._context.record.progress.commits
@@ -175,6 +208,7 @@ class TrainerProcess:
             change.trainer(phase=report.phase)
             for message in _commit_news(before, report.commits):
                 change.event("commits", message, subject="job")
+        return Grant.GRANTED
 
     async def current_call(self, name: str) -> str | None:
         """The method that the trainer waits for on this workload's role; None if it waits for none, or is gone."""

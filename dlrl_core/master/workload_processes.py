@@ -207,7 +207,8 @@ class WorkloadProcesses:
                 assert self._reserved is not None
                 group, bundle = self._reserved.seat_of(workload)
                 seated = workload._replace(bundle=bundle)
-                self._hosts[workload.name] = start_workload(self._launch, self._spec, seated, group, incarnation)
+                term = self._context.record.trainer.incarnation
+                self._hosts[workload.name] = start_workload(self._launch, self._spec, seated, group, incarnation, term)
         await self._meet(names)
         await self._construct(names)
 
@@ -364,6 +365,13 @@ class WorkloadProcesses:
         except Exception as error:  # noqa: BLE001 - a watch that ends without an observation would let the job hang
             reason = f"it can no longer be watched: {type(error).__name__}: {error}"
         self._on_gone(WorkloadGone(name=name, reason=reason, actor_id=actor_id))
+
+    def is_current(self, report: ProcessReport) -> bool:
+        """Whether that process was not replaced: one that was declared dead may live on."""
+        record = self._context.workloads[report.name]
+        if report.incarnation != record.incarnation:
+            return report.incarnation > record.incarnation
+        return record.actor_id in (None, report.actor_id)
 
     def host_of(self, name: str) -> Any | None:
         """The process behind the name; None if there is none."""

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import ray
+from ray.core.generated.common_pb2 import ActorDiedErrorContext  # type: ignore[attr-defined]
 from ray.util.placement_group import placement_group_table
 
 from dlrl_core.plan import ClusterView, NodeView
 from dlrl_core.roles import job_of_namespace, job_of_reservation
+
+_CONNECT_S = 1.0
 
 
 class JobCluster(Protocol):
@@ -98,6 +101,34 @@ def restarts_of_this_actor() -> int:
     """How often Ray has restarted the actor that this process is."""
     found = ray._private.state.actors(actor_id=ray.get_runtime_context().get_actor_id())
     return int(found["NumRestarts"]) if found else 0
+
+
+def is_known_to_have_ended(actor_id: str) -> bool:
+    """Whether the process of a dead actor has ended for certain: its raylet saw that, or is itself no more.
+
+    A node is also given up when its raylet was only stopped or cut off. Then its processes live on.
+    """
+    found = ray._private.state.actors(actor_id=actor_id)
+    if not found or found["State"] != "DEAD":
+        return False
+    died, cause = ActorDiedErrorContext, found["DeathCause"]
+    if cause.WhichOneof("context") != "actor_died_error_context":
+        return cause.WhichOneof("context") is not None
+    if cause.actor_died_error_context.reason != died.NODE_DIED:
+        return bool(cause.actor_died_error_context.reason == died.WORKER_DIED)
+    node = next((one for one in ray.nodes() if one["NodeID"] == found["Address"]["NodeID"]), None)
+    return node is not None and _is_refused(node["NodeManagerAddress"], node["NodeManagerPort"])
+
+
+def _is_refused(host: str, port: int) -> bool:
+    """Whether the machine answers that no process has that port. A process that is stopped still has it."""
+    try:
+        socket.create_connection((host, port), timeout=_CONNECT_S).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def session_logs() -> Path | None:

@@ -55,6 +55,10 @@ class ProgressReport:
     """The last commit that counts, as JSON."""
     commits: CommitsReport | None = None
     sent_at: float = field(default_factory=time.time)
+    incarnation: int = 0
+    """Of the trainer's process."""
+    has_lease: bool = False
+    """Whether the trainer's lease held when this was sent."""
 
 
 class Progress:

@@ -14,6 +14,7 @@ from dlrl_core.errors import SpecError
 from dlrl_core.graph import EdgeKind
 from dlrl_core.hints import did_you_mean
 from dlrl_core.roles import RoleType
+from dlrl_core.trainer.lease import Lease
 from dlrl_core.trainer.progress import CallLog
 from dlrl_core.trainer.role_call import Replay, RoleCall
 from dlrl_core.trainer.workload_directory import WorkloadDirectory, WorkloadHandle
@@ -27,6 +28,7 @@ from dlrl_core.workload.invocation import (
     parts_for,
     split_value,
 )
+from dlrl_core.workload.term import slot_name
 
 _SENT_ONCE_BYTES = 100 * 1024
 """Arrays larger than what Ray sends inside a call go to the object store once, not once for each target."""
@@ -114,7 +116,7 @@ class RoleMethod:
         """Look up the processes that are behind the targets now."""
         self._version = self._directory.version
         self._starts: list[Callable[..., Any]] = [
-            _start_of(workload, self.name, self._info) for workload in self._targets
+            _start_of(workload, self.name, self._info, self._directory.lease) for workload in self._targets
         ]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -189,7 +191,7 @@ class RoleMethod:
             self._look_up()
         shard, named = self._shards(args, kwargs)[index]
         if numbers is not None:  # of `init`: a new process may have done it already
-            return self._targets[index].ray_actor.invoke_init.remote(numbers[index], self.name, *shard, **named)
+            return self._directory.call_init(self._targets[index], numbers[index], self.name, shard, named)
         return self._starts[index](*shard, **named)
 
     def _spread(self, arg: Any) -> Sequence[Any]:
@@ -225,14 +227,14 @@ class RoleMethod:
         return call.get() if call.post_func is not None else ShardPart(tuple(call.refs), is_list=True)
 
 
-def _start_of(workload: WorkloadHandle, name: str, info: MethodInfo) -> Callable[..., Any]:
+def _start_of(workload: WorkloadHandle, name: str, info: MethodInfo, lease: Lease) -> Callable[..., Any]:
     """The function that starts this method on this workload, given its arguments."""
     actor = workload.ray_actor
     if info.is_coroutine:
-        return functools.partial(actor.invoke_coroutine.remote, name)
+        return functools.partial(actor.invoke_coroutine.remote, lease.signed(name))
     if info.slot is None:
-        return functools.partial(actor.invoke.remote, name)
-    start: Callable[..., Any] = getattr(actor, f"slot_{info.slot}").remote
+        return functools.partial(actor.invoke.remote, lease.signed(name))
+    start: Callable[..., Any] = getattr(actor, slot_name(info.slot, lease.term or 0)).remote
     return start
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import threading
 import time
@@ -28,6 +29,7 @@ from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.trainer.base_trainer import BaseTrainer
 from dlrl_core.trainer.commit_budget import CommitPace
 from dlrl_core.trainer.commits import Commits
+from dlrl_core.trainer.lease import Lease
 from dlrl_core.trainer.neighbours import Neighbours
 from dlrl_core.trainer.progress import CallLog, Progress, ProgressReport
 from dlrl_core.trainer.role_group import RoleGroup
@@ -82,6 +84,7 @@ class TrainerHost:
         self._is_running = False
         self._faults = FaultInjector(is_allowed=launch.allow_chaos, owner="the trainer", has_calls=False)
         self._ended = threading.Event()
+        self._lease = Lease(term=launch.incarnation, until=0.0, report=self._report)
 
     def __repr__(self) -> str:
         """How Ray names this process where the driver shows its output."""
@@ -126,10 +129,17 @@ class TrainerHost:
         if self._is_running:
             return  # an earlier Master has called it
         self._is_running = True
+        self._lease.master = master
         threading.Thread(target=self._push_progress, args=(master,), name="dlrl-progress", daemon=True).start()
         try:
             scopes = {role.value: str(scope) for role, scope in self._launch.scopes.items()}
-            directory = WorkloadDirectory(master=master, workloads=workloads, epoch=epoch, scopes=scopes)
+            directory = WorkloadDirectory(
+                master=master, workloads=workloads, epoch=epoch, lease=self._lease, scopes=scopes
+            )
+            for workload in workloads:
+                workload.lease = self._lease
+            if self._launch.incarnation:
+                directory.fence()
             trainer, commits = self._construct(directory, method_tables, commit)
             self._progress.enter("init")
             directory.is_init = True
@@ -179,8 +189,7 @@ class TrainerHost:
         """Wait for the trainer's end. The Master notices a death because this pending call fails."""
         self._ended.wait()
         assert self._outcome is not None
-        incarnation = self._launch.incarnation
-        return replace(self._outcome, progress=self._progress.report(), incarnation=incarnation)
+        return replace(self._outcome, progress=self._report(), incarnation=self._launch.incarnation)
 
     @ray.method(concurrency_group="control")
     def inject(self, fault: Fault, step: int | None = None, target: Any = None) -> None:
@@ -203,17 +212,19 @@ class TrainerHost:
     @ray.method(concurrency_group="control")
     def look(self) -> tuple[str | None, ProgressReport]:
         """The call that the trainer waits for, as 'role.method' (a failed one until the next), and its progress."""
-        return self._call_log.current, self._progress.report()
+        return self._call_log.current, self._report()
 
     @ray.method(concurrency_group="control")
     def stacks(self) -> str:
         return thread_stacks()
 
     @ray.method(concurrency_group="control")
-    def end(self) -> None:
-        """Kill the processes that this one has started; called at the end of the job, before this one is killed."""
+    def end(self, is_job_over: bool = True) -> None:
+        """Call no workload any more, and kill the processes that this one has started; called before it is killed."""
+        self._lease.give_up()
         end_children()
-        keeper_class(self._launch.state_keeper).forget_run(self._launch.run_id)
+        if is_job_over:
+            keeper_class(self._launch.state_keeper).forget_run(self._launch.run_id)
 
     def _trainer_class(self) -> type[BaseTrainer]:
         cls = load_class(self._launch.cls)
@@ -251,21 +262,37 @@ class TrainerHost:
         request = KeeperRequest(run_id=self._launch.run_id, workload=TRAINER, cluster=cluster)
         return late_keeper(self._launch.state_keeper, request)
 
+    def _report(self) -> ProgressReport:
+        return replace(self._progress.report(), incarnation=self._launch.incarnation, has_lease=self._lease.holds)
+
     def _push_progress(self, master: Any) -> None:
-        """Report every change to the Master, at most five times a second; the last report is part of the outcome."""
-        seen, sent_at = -1, 0.0
-        while not self._ended.wait(_PUSH_LEAST_S):
-            self._progress.news.wait(_PUSH_PERIOD_S)  # set by a commit
-            self._progress.news.clear()
+        """Report every change to the Master, at most five times a second; the last report is part of the outcome.
+
+        The answers renew the lease. Without a change it is reported, too: a Master that was restarting has missed the
+        last report. After the end, once: a trainer that was replaced has to end.
+        """
+        seen, sent_at, answer = -1, 0.0, None
+        while True:
+            is_last = self._ended.wait(_PUSH_LEAST_S if seen >= 0 else 0)
+            if answer is not None and ray.wait([answer], timeout=0)[0]:
+                self._heard(answer, sent_at)
+                answer = None
             if self._commits is not None:
                 self._commits.poll()
-            # At times also without a change: a Master that was restarting has missed the last one.
-            if self._progress.changes != seen or time.monotonic() - sent_at > _PUSH_AGAIN_S:
+            age_s = time.monotonic() - sent_at
+            if is_last or age_s > _PUSH_AGAIN_S or (answer is None and self._progress.changes != seen):
                 seen, sent_at = self._progress.changes, time.monotonic()
-                try:
-                    master.trainer_progress.remote(self._progress.report())
-                except Exception:  # noqa: BLE001 - the Master may be restarting; the next report reaches it
-                    continue
+                with contextlib.suppress(Exception):  # the Master may be restarting; the next report reaches it
+                    answer = master.trainer_progress.remote(self._report())
+            if is_last:
+                self._heard(answer, sent_at)
+                return
+            self._progress.news.wait(_PUSH_PERIOD_S)  # set by a commit
+            self._progress.news.clear()
+
+    def _heard(self, answer: Any, sent_at: float) -> None:
+        with contextlib.suppress(Exception):  # the Master was restarted before it answered
+            self._lease.heard(ray.get(answer), sent_at)
 
 
 class _LazyClasses(Mapping[RoleType, type]):

@@ -17,18 +17,16 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import ray
-from ray.exceptions import GetTimeoutError, RayTaskError
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayTaskError
 
-from dlrl_core.errors import DlrlError, TrainerError, WorkloadDiedError
-from dlrl_core.workload.actors import GONE, LOST, NoAnswerError, ask_restarting
+from dlrl_core.errors import DlrlError, WorkloadDiedError
+from dlrl_core.trainer.lease import Lease, ask_master
+from dlrl_core.workload.actors import GONE, LOST
 
 GRACE_S = 1.0
 """When a rank fails because another one died, Ray reports that death within this time."""
-_MASTER_BACK_S = 300.0
 _ASK_AGAIN_S = 0.1
 _PING_S = 10.0
-_ANSWER_S = 15.0
-"""Longer than the Master takes to answer that a restart is not finished yet."""
 
 
 class WorkloadHandle:
@@ -47,11 +45,13 @@ class WorkloadHandle:
         self.role = role
         self.rank = rank
         self.ray_actor = ray_actor
+        self.lease = Lease()
+        """Of the trainer, in its process; other processes to which the handle is passed call in no term."""
 
     def __getattr__(self, method: str) -> HandleMethod:
         if method.startswith("_"):
             raise AttributeError(f"'{method}' is private; the public methods of '{self.name}' can be called")
-        return HandleMethod(self.ray_actor.invoke, method)
+        return HandleMethod(self.ray_actor.invoke, method, self.lease)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self.name, self.role, self.rank, self.ray_actor, self.part, self.node_id)
@@ -67,17 +67,19 @@ def _rebuild(name: str, role: str, rank: int, ray_actor: Any, part: str | None, 
 class HandleMethod:
     """One method of a WorkloadHandle."""
 
-    def __init__(self, invoke: Any, method: str) -> None:
+    def __init__(self, invoke: Any, method: str, lease: Lease) -> None:
         self._invoke = invoke
         self._method = method
+        self._lease = lease
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         """Start the call; returns its Ray object reference."""
-        return self._invoke.remote(self._method, *args, **kwargs)
+        self._lease.check()
+        return self._invoke.remote(self._lease.signed(self._method), *args, **kwargs)
 
     def options(self, **options: Any) -> HandleMethod:
         """The same method with Ray's options for actor calls, such as `num_returns`."""
-        return HandleMethod(self._invoke.options(**options), self._method)
+        return HandleMethod(self._invoke.options(**options), self._method, self._lease)
 
 
 class RestartFit(BaseException):
@@ -105,6 +107,16 @@ def is_gone(ping: Any, timeout_s: float = _PING_S) -> bool:
     return False
 
 
+def _is_fenced(answer: Any) -> bool:
+    try:
+        ray.get(answer)
+    except ActorUnavailableError:
+        return False  # out of reach for a moment
+    except GONE:
+        return True
+    return True
+
+
 @dataclass(frozen=True, kw_only=True)
 class DirectorySnapshot:
     """The processes of all workloads as the Master knows them."""
@@ -122,6 +134,7 @@ class WorkloadDirectory:
     master: Any
     workloads: Sequence[WorkloadHandle]
     epoch: int = 0
+    lease: Lease = field(default_factory=Lease)
     is_init: bool = False
     """The trainer is in `init`: its calls are recorded."""
     on_restart: Callable[[list[WorkloadHandle]], None] | None = None
@@ -158,7 +171,19 @@ class WorkloadDirectory:
         """Start a call of `init`, and record it to be repeated on processes that replace this one."""
         calls = self._init_calls.setdefault(workload.name, [])
         calls.append((method, args, kwargs))
-        return workload.ray_actor.invoke_init.remote(len(calls) - 1, method, *args, **kwargs)
+        return self.call_init(workload, len(calls) - 1, method, args, kwargs)
+
+    def call_init(self, workload: WorkloadHandle, number: int, method: str, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Start a call of `init`, or repeat it."""
+        return workload.ray_actor.invoke_init.remote(number, self.lease.signed(method), *args, **kwargs)
+
+    def fence(self) -> None:
+        """Have all workloads refuse the calls of earlier trainers. A process that is gone answers no calls at all."""
+        self.lease.check()
+        left = list(self.workloads)
+        while left:
+            asked = [(one, one.ray_actor.fence.remote(self.lease.term)) for one in left]
+            left = [one for one, ref in asked if not _is_fenced(ref)]
 
     def replace(self, name: str, actor: Any) -> None:
         """Return when a workload can be called again whose process is gone, or seemed to be.
@@ -184,6 +209,7 @@ class WorkloadDirectory:
 
     def ask_all(self, workloads: Sequence[WorkloadHandle], method: str, *args: Any) -> list[Any]:
         """Call a method of WorkloadHost on these workloads. After a death, raises RestartFit."""
+        self.lease.check()
         return self.answers([getattr(one.ray_actor, method).remote(*args) for one in workloads], method, workloads)
 
     def answers(self, refs: list[Any], method: str, asked: Sequence[WorkloadHandle]) -> list[Any]:
@@ -213,14 +239,16 @@ class WorkloadDirectory:
         return workload.name not in self.stateful and self.scopes.get(workload.role, "workload") == "workload"
 
     def check(self) -> None:
-        """Raise RestartFit if the trainer has to go back before its next call."""
+        """Raise RestartFit if the trainer has to go back before its next call; wait if its lease has run out."""
         if self.is_behind:
             raise RestartFit
+        if time.monotonic() > self.lease.until:
+            self.lease.check()
 
     def escalate(self, name: str, method: str) -> NoReturn:
         """Have the Master restart more, because a call was interrupted that must not be repeated. Raises RestartFit."""
         with self._lock:
-            self._ask("escalate", name, method)
+            self._ask("escalate", name, method, self.lease.term)
             self._apply(self._snapshot("settled"))
             self.is_behind = True
             raise RestartFit
@@ -270,7 +298,7 @@ class WorkloadDirectory:
     def _repeat_init(self, workloads: Sequence[WorkloadHandle]) -> None:
         """All at once: the processes of a role may have to meet each other to get ready."""
         calls = [
-            workload.ray_actor.invoke_init.remote(number, method, *args, **kwargs)
+            self.call_init(workload, number, method, args, kwargs)
             for workload in workloads
             for number, (method, args, kwargs) in enumerate(self._init_calls.get(workload.name, ()))
         ]
@@ -290,10 +318,4 @@ class WorkloadDirectory:
                 return snapshot
 
     def _ask(self, method: str, *args: Any) -> Any:
-        """The Master's answer; a Master that is being restarted, or was on a lost node, is asked until it is back."""
-        try:
-            return ask_restarting(getattr(self.master, method), *args, answer_s=_ANSWER_S, back_s=_MASTER_BACK_S)
-        except NoAnswerError as error:
-            if error.is_alive:
-                raise TrainerError(f"the job's master has not answered for {_MASTER_BACK_S:g} s") from None
-            raise TrainerError("the job's master is gone, and with it the way to restart a workload") from error
+        return ask_master(getattr(self.master, method), *args)

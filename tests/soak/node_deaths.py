@@ -170,14 +170,14 @@ def run_with_node_deaths(nodes: NodesWithOwnMemory, folder: Path, seed: int, *, 
 def _strike(nodes: NodesWithOwnMemory, handle: Any, chance: random.Random, *, zombie: bool) -> tuple[str, int]:
     status = handle.status()
     on = {one["node_id"] for one in status.workloads if one["node_id"] in nodes.living()}
-    if zombie:  # ranks alone: a trainer that is declared dead and lives on is another matter
-        on -= {status.view["trainer"]["node_id"]}
-    node = chance.choice(sorted(on))
+    trainer = status.view["trainer"]["node_id"]
+    node = trainer if zombie and trainer in nodes.living() and chance.random() < 0.8 else chance.choice(sorted(on))
     if zombie:
         _freeze_until_dead(nodes, handle, node)
     else:
         nodes.kill(node)
-    return ("frozen" if zombie else "killed"), committed(handle)
+    kind = "frozen" if zombie else "killed"
+    return (f"{kind} with the trainer" if node == trainer else kind), committed(handle)
 
 
 def _freeze_until_dead(nodes: NodesWithOwnMemory, handle: Any, node: str) -> None:
