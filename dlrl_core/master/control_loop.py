@@ -7,7 +7,6 @@ one incident before anything is done, so that a restarted Master goes on from wh
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -54,10 +53,8 @@ _DIED_ALONE = "it died while its master was being restarted"
 class ControlLoop:
     """Starts everything, watches everything, restarts what broke, ends everything."""
 
-    def __init__(
-        self, launch: MasterLaunch, context: JobContext, before_acting: Callable[[], Awaitable[None]] | None = None
-    ) -> None:
-        self._before_acting = before_acting
+    def __init__(self, launch: MasterLaunch, context: JobContext) -> None:
+        self.before_acting: Callable[[], Awaitable[None]] | None = None
         self._launch = launch
         self._context = context
         self._spec = JobSpec.from_json(launch.spec_json)
@@ -159,9 +156,8 @@ class ControlLoop:
         if incident.scope is FailoverScope.STOP:
             return ending
         await asyncio.sleep(decision.wait_s)
-        if self._before_acting is not None:
-            with contextlib.suppress(Exception):  # neither the store nor Ray can tell; the job must not end for it
-                await self._before_acting()
+        if self.before_acting is not None:
+            await self.before_acting()
         await self._attempt(recovery.names)
         return None
 
@@ -236,8 +232,7 @@ class ControlLoop:
                 change.workload(name, state=WorkloadState.STARTING, incarnation=incarnation, actor_id=None, pid=None)
             if recovery.with_trainer:
                 incarnation = record.trainer.incarnation + 1
-                # The actor id stays until the next one runs: see TrainerProcess.until_alone.
-                change.trainer(state="starting", incarnation=incarnation, pid=None)
+                change.trainer(state="starting", incarnation=incarnation, pid=None)  # actor_id stays: `until_alone`
 
     # ---- carrying out
 
@@ -351,7 +346,8 @@ class ControlLoop:
 
     def heard(self, report: ProcessReport) -> bool:
         """Take a workload's report; False if its process was replaced."""
-        is_current = self._workloads.is_current(report)
+        record = self._context.workloads[report.name]
+        is_current = report.incarnation >= record.incarnation and record.actor_id in (None, report.actor_id)
         if is_current:
             self.reports[report.name] = report
         return is_current
@@ -361,10 +357,8 @@ class ControlLoop:
         await self._until_stable()
         return self._workloads.roll()
 
-    def escalate(self, name: str, method: str, term: int) -> None:
+    def escalate(self, name: str, method: str) -> None:
         """A call was interrupted that must not be repeated: the trainer has to go back to its last commit."""
-        if term < self._context.record.trainer.incarnation:
-            return
         self._is_recovering = True
         self._seen.put_nowait(CallLost(name=name, method=method))
 

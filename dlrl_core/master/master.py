@@ -7,6 +7,7 @@ a Master is constructed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import time
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from dlrl_core.context import JobContext, JobEnding, JobView, ProcessReport
     from dlrl_core.master.control_loop import ControlLoop
     from dlrl_core.plugin import EventSinks
-    from dlrl_core.trainer.lease import Grant
     from dlrl_core.trainer.progress import ProgressReport
     from dlrl_core.trainer.workload_directory import DirectorySnapshot
     from dlrl_core.workload.fault import Fault, FaultKind
@@ -58,7 +58,6 @@ class Master:
         self._loop: ControlLoop
         self._context: JobContext
         self._sinks: EventSinks
-        self._early_progress: ProgressReport | None = None
         runtime = ray.get_runtime_context()
         self._address: str = runtime.gcs_address
         self._restarts_of = restarts_of_this_actor
@@ -110,15 +109,10 @@ class Master:
             load_or_create, self._store, self._launch, self._address, is_successor=self._is_successor
         )
         context.on_conflict(_vanish)
-        self._context, self._loop, self._refusal = (
-            context,
-            ControlLoop(self._launch, context, self._check_is_present),
-            None,
-        )
+        self._context, self._loop, self._refusal = context, ControlLoop(self._launch, context), None
+        self._loop.before_acting = self._check_is_present
         self._sinks = EventSinks(self._launch.job)
         context.on_events(lambda events: self._sinks.add(event.shown() for event in events))
-        if self._early_progress is not None:
-            self._loop.trainer.record_progress(self._early_progress)
         self._answered.set()
         self._loaded.set()
 
@@ -242,10 +236,10 @@ class Master:
         """Wait until nothing is being restarted; returns the current processes. None if that takes longer."""
         return await self._bounded(lambda loop: loop.stable())
 
-    async def escalate(self, name: str, method: str, term: int) -> None:
+    async def escalate(self, name: str, method: str) -> None:
         """A call was interrupted that must not be repeated; `settled` returns when that is handled."""
         await self._loaded.wait()
-        self._loop.escalate(name, method, term)
+        self._loop.escalate(name, method)
 
     async def _bounded(
         self, ask: Callable[[ControlLoop], Coroutine[Any, Any, DirectorySnapshot]]
@@ -261,35 +255,29 @@ class Master:
 
     # ---- told by the trainer and the workloads
 
-    async def trainer_progress(self, report: ProgressReport) -> Grant:
-        """Take the report; the answer tells for how long the trainer may go on."""
-        from dlrl_core.trainer.lease import Grant
-
-        if self._ended.is_set():
-            return Grant.REFUSED
-        if self._loaded.is_set():
-            grant = self._loop.trainer.record_progress(report)
-        else:  # while the lease of the last trainer holds, no other one was started, nor does this Master start one
-            self._early_progress, grant = report, Grant.GRANTED if report.has_lease else Grant.LATER
+    async def trainer_progress(self, report: ProgressReport) -> bool:
+        """Whether the trainer may go on; False if another one replaces it."""
+        is_early = report.has_lease and not self._loaded.is_set()  # while its lease holds, no other one was started
+        if not is_early:
+            await self._loaded.wait()
         await self._check_is_present()
-        return grant
+        return is_early or (not self._ended.is_set() and self._loop.trainer.record_progress(report))
 
     async def trainer_left(self, actor_id: str) -> None:
         """This process of the trainer was refused, and calls no workload any more."""
-        if self._loaded.is_set():
-            self._loop.trainer.left.add(actor_id)
+        await self._loaded.wait()
+        self._loop.trainer.left.add(actor_id)
 
     async def _check_is_present(self) -> None:
         """End this process if another Master owns the job. The store tells; while it is away, Ray does."""
-        is_store_away = not self._loaded.is_set() or self._context.degraded is not None
-        if is_store_away and await asyncio.to_thread(self._restarts_of) != self._restarts:
-            _vanish()
+        if not self._loaded.is_set() or self._context.degraded is not None:
+            with contextlib.suppress(Exception):  # while both are away, nothing tells
+                if await asyncio.to_thread(self._restarts_of) != self._restarts:
+                    _vanish()
 
     async def report(self, report: ProcessReport) -> bool:
         """Take the report; False if another process replaced the one that sent it."""
-        if not self._loaded.is_set():
-            return True
-        return not self._ended.is_set() and self._loop.heard(report)
+        return not self._loaded.is_set() or (not self._ended.is_set() and self._loop.heard(report))
 
     async def inject(self, fault: Fault) -> None:
         """Chaos: let this fault happen to the Master, or to its store."""

@@ -24,8 +24,7 @@ from dlrl_core.roles import TRAINER
 from dlrl_core.scheduler.cluster_probe import is_known_to_have_ended
 from dlrl_core.scheduler.workload_launcher import find_actor, kill
 from dlrl_core.spec import JobSpec
-from dlrl_core.trainer.lease import LEASE_S, Grant
-from dlrl_core.trainer.progress import ProgressReport
+from dlrl_core.trainer.progress import LEASE_S, ProgressReport
 from dlrl_core.workload.actors import GONE, death_reason
 from dlrl_core.workload.process import check_run
 
@@ -84,23 +83,16 @@ class TrainerProcess:
         deadline = time.monotonic() + _NAME_FREE_S
         while (trainer := find_actor(self._launch.job, TRAINER)) is not None:
             if trainer._actor_id.hex() == self._context.record.trainer.actor_id:
-                await self._let_leave(trainer)
+                with contextlib.suppress(TimeoutError, RayTaskError, *GONE):
+                    await asyncio.wait_for(answer(trainer.end.remote(False)), _ASK_S)
+                    self.left.add(trainer._actor_id.hex())
             kill(trainer)
             if time.monotonic() > deadline:
                 raise TrainerError("the old process of the trainer does not go away")
             await asyncio.sleep(0.02)
 
-    async def _let_leave(self, trainer: Any) -> None:
-        """Have a process that was let run call no workload any more: Ray may say that it is dead before it is."""
-        with contextlib.suppress(TimeoutError, RayTaskError, *GONE):
-            await asyncio.wait_for(answer(trainer.end.remote(False)), _ASK_S)
-            self.left.add(trainer._actor_id.hex())
-
     async def until_alone(self) -> None:
-        """Wait until the process that was let run last can act no more: it said so, has ended, or has no lease left.
-
-        Its incarnation is not the record's by now, so that it is granted nothing more.
-        """
+        """Wait until the process that was let run last can act no more: it said so, has ended, or has no lease left."""
         old = self._context.record.trainer.actor_id
         while old is not None and old not in self.left and time.monotonic() < self._granted_until:
             if await asyncio.to_thread(is_known_to_have_ended, old):
@@ -182,16 +174,13 @@ class TrainerProcess:
 
     # ---- progress
 
-    def record_progress(self, report: ProgressReport) -> Grant:
-        """Write what the trainer reports; the answer tells whether it may go on.
-
-        A report that was sent before the last one is dropped, and so is one of a trainer that was replaced.
-        """
+    def record_progress(self, report: ProgressReport) -> bool:
+        """Write what the trainer reports; False if it was replaced. A report that is out of date is dropped."""
         if report.incarnation != self._context.record.trainer.incarnation:
-            return Grant.REFUSED
+            return False
         self._granted_until = time.monotonic() + LEASE_S
         if report.sent_at < self._heard_at:
-            return Grant.GRANTED
+            return True
         self._heard_at = report.sent_at
         self.edges = tuple((source, target) for source, target, _ in report.edges)
         before = self._context.record.progress.commits
@@ -208,7 +197,7 @@ class TrainerProcess:
             change.trainer(phase=report.phase)
             for message in _commit_news(before, report.commits):
                 change.event("commits", message, subject="job")
-        return Grant.GRANTED
+        return True
 
     async def current_call(self, name: str) -> str | None:
         """The method that the trainer waits for on this workload's role; None if it waits for none, or is gone."""

@@ -366,13 +366,6 @@ class WorkloadProcesses:
             reason = f"it can no longer be watched: {type(error).__name__}: {error}"
         self._on_gone(WorkloadGone(name=name, reason=reason, actor_id=actor_id))
 
-    def is_current(self, report: ProcessReport) -> bool:
-        """Whether that process was not replaced: one that was declared dead may live on."""
-        record = self._context.workloads[report.name]
-        if report.incarnation != record.incarnation:
-            return report.incarnation > record.incarnation
-        return record.actor_id in (None, report.actor_id)
-
     def host_of(self, name: str) -> Any | None:
         """The process behind the name; None if there is none."""
         return self._hosts.get(name)

@@ -16,8 +16,6 @@ from ray.util.placement_group import placement_group_table
 from dlrl_core.plan import ClusterView, NodeView
 from dlrl_core.roles import job_of_namespace, job_of_reservation
 
-_CONNECT_S = 1.0
-
 
 class JobCluster(Protocol):
     """A cluster that is started for jobs of this process, and stopped after the last of them. A plugin adds others."""
@@ -104,30 +102,22 @@ def restarts_of_this_actor() -> int:
 
 
 def is_known_to_have_ended(actor_id: str) -> bool:
-    """Whether the process of a dead actor has ended for certain: its raylet saw that, or is itself no more.
+    """Whether the process of a dead actor has ended for certain: its raylet saw that, or is itself gone.
 
-    A node is also given up when its raylet was only stopped or cut off. Then its processes live on.
+    A node is also given up when its raylet was stopped or cut off. Then its processes live on.
     """
     found = ray._private.state.actors(actor_id=actor_id)
-    if not found or found["State"] != "DEAD":
-        return False
-    died, cause = ActorDiedErrorContext, found["DeathCause"]
-    if cause.WhichOneof("context") != "actor_died_error_context":
-        return cause.WhichOneof("context") is not None
-    if cause.actor_died_error_context.reason != died.NODE_DIED:
-        return bool(cause.actor_died_error_context.reason == died.WORKER_DIED)
+    cause = found["DeathCause"] if found else None
+    if cause is None or cause.WhichOneof("context") != "actor_died_error_context":
+        return cause is not None and cause.WhichOneof("context") is not None
+    reason = cause.actor_died_error_context.reason
     node = next((one for one in ray.nodes() if one["NodeID"] == found["Address"]["NodeID"]), None)
-    return node is not None and _is_refused(node["NodeManagerAddress"], node["NodeManagerPort"])
-
-
-def _is_refused(host: str, port: int) -> bool:
-    """Whether the machine answers that no process has that port. A process that is stopped still has it."""
-    try:
-        socket.create_connection((host, port), timeout=_CONNECT_S).close()
-    except ConnectionRefusedError:
-        return True
-    except OSError:
-        return False
+    if node is None or reason != ActorDiedErrorContext.NODE_DIED:
+        return bool(reason == ActorDiedErrorContext.WORKER_DIED)
+    try:  # a stopped process still has its port
+        socket.create_connection((node["NodeManagerAddress"], node["NodeManagerPort"]), timeout=1.0).close()
+    except OSError as error:
+        return isinstance(error, ConnectionRefusedError)
     return False
 
 

@@ -98,13 +98,9 @@ class CommitSearch:
         lacking = [one for one in self.stateful if last.id not in found.held[one.name].commits]
         holders = [found.copies[one.name][last.id] for one in lacking]
         keep = [id_ for id_ in found.commits if all(id_ in one.commits for one in found.held.values())]
+        fetch = self.directory.lease.signed("fetch")
         refs = [
-            one.ray_actor.keeper.remote(
-                self.directory.lease.signed("fetch"),
-                last.id,
-                keep,
-                Neighbour(name=holder.name, ray_actor=holder.ray_actor),
-            )
+            one.ray_actor.keeper.remote(fetch, last.id, keep, Neighbour(name=holder.name, ray_actor=holder.ray_actor))
             for one, holder in zip(lacking, holders, strict=True)
         ]
         answers: list[str | None] = self.directory.answers(refs, "fetch", lacking)

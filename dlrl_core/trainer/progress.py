@@ -38,6 +38,10 @@ class CallLog:
         self.current = None
 
 
+LEASE_S = 20.0
+"""How long a trainer may call workloads after it has sent a report to which the Master answered that it may."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProgressReport:
     """The trainer's progress at one moment."""
@@ -56,9 +60,7 @@ class ProgressReport:
     commits: CommitsReport | None = None
     sent_at: float = field(default_factory=time.time)
     incarnation: int = 0
-    """Of the trainer's process."""
     has_lease: bool = False
-    """Whether the trainer's lease held when this was sent."""
 
 
 class Progress:

@@ -14,10 +14,9 @@ from dlrl_core.errors import SpecError
 from dlrl_core.graph import EdgeKind
 from dlrl_core.hints import did_you_mean
 from dlrl_core.roles import RoleType
-from dlrl_core.trainer.lease import Lease
 from dlrl_core.trainer.progress import CallLog
 from dlrl_core.trainer.role_call import Replay, RoleCall
-from dlrl_core.trainer.workload_directory import WorkloadDirectory, WorkloadHandle
+from dlrl_core.trainer.workload_directory import Lease, WorkloadDirectory, WorkloadHandle
 from dlrl_core.workload.invocation import (
     InvocationOptions,
     MethodInfo,
@@ -26,9 +25,9 @@ from dlrl_core.workload.invocation import (
     Whole,
     join_pieces,
     parts_for,
+    slot_name,
     split_value,
 )
-from dlrl_core.workload.term import slot_name
 
 _SENT_ONCE_BYTES = 100 * 1024
 """Arrays larger than what Ray sends inside a call go to the object store once, not once for each target."""
@@ -191,7 +190,8 @@ class RoleMethod:
             self._look_up()
         shard, named = self._shards(args, kwargs)[index]
         if numbers is not None:  # of `init`: a new process may have done it already
-            return self._directory.call_init(self._targets[index], numbers[index], self.name, shard, named)
+            name = self._directory.lease.signed(self.name)
+            return self._targets[index].ray_actor.invoke_init.remote(numbers[index], name, *shard, **named)
         return self._starts[index](*shard, **named)
 
     def _spread(self, arg: Any) -> Sequence[Any]:

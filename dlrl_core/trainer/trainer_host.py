@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import pickle
 import threading
 import time
@@ -29,11 +30,10 @@ from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.trainer.base_trainer import BaseTrainer
 from dlrl_core.trainer.commit_budget import CommitPace
 from dlrl_core.trainer.commits import Commits
-from dlrl_core.trainer.lease import Lease
 from dlrl_core.trainer.neighbours import Neighbours
 from dlrl_core.trainer.progress import CallLog, Progress, ProgressReport
 from dlrl_core.trainer.role_group import RoleGroup
-from dlrl_core.trainer.workload_directory import RestartFit, WorkloadDirectory, WorkloadHandle, died_with
+from dlrl_core.trainer.workload_directory import Lease, RestartFit, WorkloadDirectory, WorkloadHandle, died_with
 from dlrl_core.workload.actors import LOST
 from dlrl_core.workload.fault import Fault, FaultInjector
 from dlrl_core.workload.invocation import has_state, load_class
@@ -133,13 +133,9 @@ class TrainerHost:
         threading.Thread(target=self._push_progress, args=(master,), name="dlrl-progress", daemon=True).start()
         try:
             scopes = {role.value: str(scope) for role, scope in self._launch.scopes.items()}
-            directory = WorkloadDirectory(
-                master=master, workloads=workloads, epoch=epoch, lease=self._lease, scopes=scopes
-            )
-            for workload in workloads:
-                workload.lease = self._lease
-            if self._launch.incarnation:
-                directory.fence()
+            directory = WorkloadDirectory(master=master, workloads=workloads, epoch=epoch, scopes=scopes)
+            directory.lease = self._lease
+            directory.fence()
             trainer, commits = self._construct(directory, method_tables, commit)
             self._progress.enter("init")
             directory.is_init = True
@@ -221,7 +217,7 @@ class TrainerHost:
     @ray.method(concurrency_group="control")
     def end(self, is_job_over: bool = True) -> None:
         """Call no workload any more, and kill the processes that this one has started; called before it is killed."""
-        self._lease.give_up()
+        self._lease.until = -math.inf
         end_children()
         if is_job_over:
             keeper_class(self._launch.state_keeper).forget_run(self._launch.run_id)
@@ -266,33 +262,22 @@ class TrainerHost:
         return replace(self._progress.report(), incarnation=self._launch.incarnation, has_lease=self._lease.holds)
 
     def _push_progress(self, master: Any) -> None:
-        """Report every change to the Master, at most five times a second; the last report is part of the outcome.
-
-        The answers renew the lease. Without a change it is reported, too: a Master that was restarting has missed the
-        last report. After the end, once: a trainer that was replaced has to end.
-        """
+        """Report every change to the Master, at most five times a second. Its answers renew the lease."""
         seen, sent_at, answer = -1, 0.0, None
         while True:
-            is_last = self._ended.wait(_PUSH_LEAST_S if seen >= 0 else 0)
-            if answer is not None and ray.wait([answer], timeout=0)[0]:
-                self._heard(answer, sent_at)
-                answer = None
-            if self._commits is not None:
-                self._commits.poll()
-            age_s = time.monotonic() - sent_at
-            if is_last or age_s > _PUSH_AGAIN_S or (answer is None and self._progress.changes != seen):
-                seen, sent_at = self._progress.changes, time.monotonic()
-                with contextlib.suppress(Exception):  # the Master may be restarting; the next report reaches it
-                    answer = master.trainer_progress.remote(self._report())
-            if is_last:
-                self._heard(answer, sent_at)
-                return
             self._progress.news.wait(_PUSH_PERIOD_S)  # set by a commit
             self._progress.news.clear()
-
-    def _heard(self, answer: Any, sent_at: float) -> None:
-        with contextlib.suppress(Exception):  # the Master was restarted before it answered
-            self._lease.heard(ray.get(answer), sent_at)
+            if self._commits is not None:
+                self._commits.poll()
+            with contextlib.suppress(Exception):  # the Master may be restarting; the next report reaches it
+                if answer is not None and ray.wait([answer], timeout=0)[0]:
+                    heard, answer = answer, None
+                    self._lease.heard(ray.get(heard), sent_at)
+                # At times also without a change, and when the last one was not answered.
+                if time.monotonic() - sent_at > _PUSH_AGAIN_S or (answer is None and self._progress.changes != seen):
+                    seen, sent_at = self._progress.changes, time.monotonic()
+                    answer = master.trainer_progress.remote(self._report())
+            time.sleep(_PUSH_LEAST_S)
 
 
 class _LazyClasses(Mapping[RoleType, type]):

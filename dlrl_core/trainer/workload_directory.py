@@ -10,6 +10,8 @@ that a role group knows when to look up its actors again, and a call whether any
 
 from __future__ import annotations
 
+import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,16 +19,67 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import ray
-from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayTaskError
 
-from dlrl_core.errors import DlrlError, WorkloadDiedError
-from dlrl_core.trainer.lease import Lease, ask_master
-from dlrl_core.workload.actors import GONE, LOST
+from dlrl_core.errors import DlrlError, TrainerError, WorkloadDiedError
+from dlrl_core.trainer.progress import LEASE_S, ProgressReport
+from dlrl_core.workload.actors import GONE, LOST, NoAnswerError, ask_restarting
+from dlrl_core.workload.process import end_replaced
 
 GRACE_S = 1.0
 """When a rank fails because another one died, Ray reports that death within this time."""
+_MASTER_BACK_S = 300.0
 _ASK_AGAIN_S = 0.1
 _PING_S = 10.0
+_ANSWER_S = 15.0
+"""Longer than the Master takes to answer that a restart is not finished yet."""
+
+
+@dataclass
+class Lease:
+    """Until when this process may call workloads. The Master starts no successor of a trainer whose lease may hold."""
+
+    term: int | None = None
+    """The incarnation of the trainer; None for a lease without an end."""
+    until: float = math.inf
+    """By the monotonic clock."""
+    master: Any = None
+    report: Callable[[], ProgressReport | None] = lambda: None
+
+    @property
+    def holds(self) -> bool:
+        return time.monotonic() < self.until
+
+    def signed(self, method: str) -> str:
+        """The name by which a method is called: with the term."""
+        return method if self.term is None else f"{self.term}:{method}"
+
+    def check(self) -> None:
+        """If it has run out, ask the Master and wait until it is granted again."""
+        while time.monotonic() >= self.until:
+            sent_at = time.monotonic()
+            self.heard(ask_master(self.master.trainer_progress, self.report()), sent_at)
+
+    def heard(self, is_granted: bool, sent_at: float) -> None:
+        """Take the answer to a report that was sent then. If it is a refusal, this process ends."""
+        if is_granted:
+            self.until = max(self.until, sent_at + LEASE_S) if self.until >= 0 else self.until
+            return
+        with contextlib.suppress(Exception):  # so that the Master need not wait for the end of the lease
+            self.until = -math.inf
+            actor_id = ray.get_runtime_context().get_actor_id()
+            ray.get(self.master.trainer_left.remote(actor_id), timeout=GRACE_S)
+        end_replaced("the trainer")
+
+
+def ask_master(method: Any, *args: Any) -> Any:
+    """The Master's answer; a Master that is being restarted, or was on a lost node, is asked until it is back."""
+    try:
+        return ask_restarting(method, *args, answer_s=_ANSWER_S, back_s=_MASTER_BACK_S)
+    except NoAnswerError as error:
+        if error.is_alive:
+            raise TrainerError(f"the job's master has not answered for {_MASTER_BACK_S:g} s") from None
+        raise TrainerError("the job's master is gone, and with it the way to restart a workload") from error
 
 
 class WorkloadHandle:
@@ -45,13 +98,13 @@ class WorkloadHandle:
         self.role = role
         self.rank = rank
         self.ray_actor = ray_actor
-        self.lease = Lease()
-        """Of the trainer, in its process; other processes to which the handle is passed call in no term."""
+        self._lease = Lease()  # the trainer's, in its process; others call in no term
 
     def __getattr__(self, method: str) -> HandleMethod:
         if method.startswith("_"):
             raise AttributeError(f"'{method}' is private; the public methods of '{self.name}' can be called")
-        return HandleMethod(self.ray_actor.invoke, method, self.lease)
+        self._lease.check()
+        return HandleMethod(self.ray_actor.invoke, self._lease.signed(method))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self.name, self.role, self.rank, self.ray_actor, self.part, self.node_id)
@@ -67,19 +120,17 @@ def _rebuild(name: str, role: str, rank: int, ray_actor: Any, part: str | None, 
 class HandleMethod:
     """One method of a WorkloadHandle."""
 
-    def __init__(self, invoke: Any, method: str, lease: Lease) -> None:
+    def __init__(self, invoke: Any, method: str) -> None:
         self._invoke = invoke
         self._method = method
-        self._lease = lease
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         """Start the call; returns its Ray object reference."""
-        self._lease.check()
-        return self._invoke.remote(self._lease.signed(self._method), *args, **kwargs)
+        return self._invoke.remote(self._method, *args, **kwargs)
 
     def options(self, **options: Any) -> HandleMethod:
         """The same method with Ray's options for actor calls, such as `num_returns`."""
-        return HandleMethod(self._invoke.options(**options), self._method, self._lease)
+        return HandleMethod(self._invoke.options(**options), self._method)
 
 
 class RestartFit(BaseException):
@@ -105,16 +156,6 @@ def is_gone(ping: Any, timeout_s: float = _PING_S) -> bool:
     except GetTimeoutError:
         return False
     return False
-
-
-def _is_fenced(answer: Any) -> bool:
-    try:
-        ray.get(answer)
-    except ActorUnavailableError:
-        return False  # out of reach for a moment
-    except GONE:
-        return True
-    return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,19 +212,15 @@ class WorkloadDirectory:
         """Start a call of `init`, and record it to be repeated on processes that replace this one."""
         calls = self._init_calls.setdefault(workload.name, [])
         calls.append((method, args, kwargs))
-        return self.call_init(workload, len(calls) - 1, method, args, kwargs)
-
-    def call_init(self, workload: WorkloadHandle, number: int, method: str, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Start a call of `init`, or repeat it."""
-        return workload.ray_actor.invoke_init.remote(number, self.lease.signed(method), *args, **kwargs)
+        return workload.ray_actor.invoke_init.remote(len(calls) - 1, self.lease.signed(method), *args, **kwargs)
 
     def fence(self) -> None:
-        """Have all workloads refuse the calls of earlier trainers. A process that is gone answers no calls at all."""
-        self.lease.check()
-        left = list(self.workloads)
-        while left:
-            asked = [(one, one.ray_actor.fence.remote(self.lease.term)) for one in left]
-            left = [one for one, ref in asked if not _is_fenced(ref)]
+        """Have all workloads refuse the calls of earlier trainers. One whose process is gone begins in this term."""
+        for workload in self.workloads:
+            workload._lease = self.lease
+            if self.lease.term:
+                with contextlib.suppress(NoAnswerError):
+                    ask_restarting(workload.ray_actor.fence, self.lease.term, answer_s=_ANSWER_S, back_s=_MASTER_BACK_S)
 
     def replace(self, name: str, actor: Any) -> None:
         """Return when a workload can be called again whose process is gone, or seemed to be.
@@ -242,13 +279,12 @@ class WorkloadDirectory:
         """Raise RestartFit if the trainer has to go back before its next call; wait if its lease has run out."""
         if self.is_behind:
             raise RestartFit
-        if time.monotonic() > self.lease.until:
-            self.lease.check()
+        self.lease.check()
 
     def escalate(self, name: str, method: str) -> NoReturn:
         """Have the Master restart more, because a call was interrupted that must not be repeated. Raises RestartFit."""
         with self._lock:
-            self._ask("escalate", name, method, self.lease.term)
+            ask_master(self.master.escalate, name, method)
             self._apply(self._snapshot("settled"))
             self.is_behind = True
             raise RestartFit
@@ -298,7 +334,7 @@ class WorkloadDirectory:
     def _repeat_init(self, workloads: Sequence[WorkloadHandle]) -> None:
         """All at once: the processes of a role may have to meet each other to get ready."""
         calls = [
-            self.call_init(workload, number, method, args, kwargs)
+            workload.ray_actor.invoke_init.remote(number, self.lease.signed(method), *args, **kwargs)
             for workload in workloads
             for number, (method, args, kwargs) in enumerate(self._init_calls.get(workload.name, ()))
         ]
@@ -313,9 +349,6 @@ class WorkloadDirectory:
     def _snapshot(self, method: str, *args: Any) -> DirectorySnapshot:
         """Ask the Master until it has one. A restart takes as long as its processes do; the Master limits that."""
         while True:
-            snapshot: DirectorySnapshot | None = self._ask(method, *args)
+            snapshot: DirectorySnapshot | None = ask_master(getattr(self.master, method), *args)
             if snapshot is not None:
                 return snapshot
-
-    def _ask(self, method: str, *args: Any) -> Any:
-        return ask_master(getattr(self.master, method), *args)

@@ -24,7 +24,7 @@ from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.workload.base_workload import BaseWorkload, WorkloadIdentity, set_identity
 from dlrl_core.workload.coroutines import CoroutineCall, Coroutines
 from dlrl_core.workload.fault import Fault, FaultInjector
-from dlrl_core.workload.invocation import ShardPart, has_state, load_class, methods_of
+from dlrl_core.workload.invocation import ShardPart, Term, add_slots, has_state, load_class, methods_of
 from dlrl_core.workload.process import (
     DEVICE_VARIABLES,
     PortClaim,
@@ -38,7 +38,6 @@ from dlrl_core.workload.process import (
     thread_stacks,
 )
 from dlrl_core.workload.state_keeper import Commit, CommitOutcome, KeeperRequest, Neighbour, keeper_class, late_keeper
-from dlrl_core.workload.term import Term, add_slots
 
 CONCURRENCY_GROUPS = (("control", 2), ("watch", 2), ("commits", 4), ("copies", 4))
 """Name and threads; `coroutines` is added with the role's `concurrency`."""
@@ -70,7 +69,7 @@ class WorkloadHost:
         end_with_node()
         self._launch = launch
         self._identity = launch.identity
-        self._term = Term(launch.term, owner=launch.identity.name)
+        self._term = Term(launch.term)
         self._class: type | None = None
         self._config: Any = None
         self._load_error: Exception | None = None
@@ -191,7 +190,8 @@ class WorkloadHost:
     @ray.method(concurrency_group="control")
     def fence(self, term: int) -> None:
         """A new trainer begins: calls of an earlier one are refused, and one that runs is followed by `restore`."""
-        self._term.begin(term)
+        self._term.check(term)
+        self._term.value = term
 
     def invoke(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Run one method of the user's class; what it raises comes back with role, rank, method and traceback."""

@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 from checks import MARK, assert_nothing_left, wait_until
 
+from dlrl_chaos.chaos import Chaos
 from dlrl_core import RLJob
 from dlrl_core.context import JobContext, default_store_url, open_store
 from dlrl_core.plan import ClusterView
@@ -168,16 +169,29 @@ def run_with_node_deaths(nodes: NodesWithOwnMemory, folder: Path, seed: int, *, 
 
 
 def _strike(nodes: NodesWithOwnMemory, handle: Any, chance: random.Random, *, zombie: bool) -> tuple[str, int]:
-    status = handle.status()
-    on = {one["node_id"] for one in status.workloads if one["node_id"] in nodes.living()}
-    trainer = status.view["trainer"]["node_id"]
-    node = trainer if zombie and trainer in nodes.living() and chance.random() < 0.8 else chance.choice(sorted(on))
+    is_trainers = zombie and chance.random() < 0.8
+    trainer = _trainer_off_the_head(nodes, handle) if is_trainers else handle.status().view["trainer"]["node_id"]
+    on = {one["node_id"] for one in handle.status().workloads if one["node_id"] in nodes.living()}
+    node = trainer if is_trainers else chance.choice(sorted(on))
     if zombie:
         _freeze_until_dead(nodes, handle, node)
     else:
         nodes.kill(node)
     kind = "frozen" if zombie else "killed"
     return (f"{kind} with the trainer" if node == trainer else kind), committed(handle)
+
+
+def _trainer_off_the_head(nodes: NodesWithOwnMemory, handle: Any) -> str:
+    """The node of the trainer; it is killed until Ray places it on a node that can be frozen."""
+    while (trainer := handle.status().view["trainer"])["node_id"] not in nodes.living():
+        Chaos("exact").inject("trainer", "kill")
+        wait_until(lambda old=trainer: _has_next_trainer(handle, old), "another trainer runs", LIMIT_S)
+    return str(trainer["node_id"])
+
+
+def _has_next_trainer(handle: Any, old: dict[str, Any]) -> bool:
+    now = handle.status().view["trainer"]
+    return bool(now["state"] == "running" and now["incarnation"] > old["incarnation"])
 
 
 def _freeze_until_dead(nodes: NodesWithOwnMemory, handle: Any, node: str) -> None:
