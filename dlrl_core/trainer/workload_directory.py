@@ -67,8 +67,8 @@ class Lease:
             return
         with contextlib.suppress(Exception):  # so that the Master need not wait for the end of the lease
             self.until = -math.inf
-            actor_id = ray.get_runtime_context().get_actor_id()
-            ray.get(self.master.trainer_left.remote(actor_id), timeout=GRACE_S)
+            tell = self.master.trainer_left.remote
+            ray.get(tell(ray.get_runtime_context().get_actor_id()), timeout=GRACE_S)
         end_replaced("the trainer")
 
 
