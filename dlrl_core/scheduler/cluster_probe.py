@@ -16,6 +16,8 @@ from ray.util.placement_group import placement_group_table
 from dlrl_core.plan import ClusterView, NodeView
 from dlrl_core.roles import job_of_namespace, job_of_reservation
 
+_RAYLET_S = 1.5
+
 
 class JobCluster(Protocol):
     """A cluster that is started for jobs of this process, and stopped after the last of them. A plugin adds others."""
@@ -107,18 +109,17 @@ def is_known_to_have_ended(actor_id: str) -> bool:
     A node is also given up when its raylet was stopped or cut off. Then its processes live on.
     """
     found = ray._private.state.actors(actor_id=actor_id)
-    cause = found["DeathCause"] if found else None
-    if cause is None or cause.WhichOneof("context") != "actor_died_error_context":
-        return cause is not None and cause.WhichOneof("context") is not None
-    reason = cause.actor_died_error_context.reason
+    kind = found["DeathCause"].WhichOneof("context") if found else None
+    if kind != "actor_died_error_context":
+        return kind is not None
+    reason = found["DeathCause"].actor_died_error_context.reason
     node = next((one for one in ray.nodes() if one["NodeID"] == found["Address"]["NodeID"]), None)
     if node is None or reason != ActorDiedErrorContext.NODE_DIED:
         return bool(reason == ActorDiedErrorContext.WORKER_DIED)
-    try:  # a stopped process still has its port
-        socket.create_connection((node["NodeManagerAddress"], node["NodeManagerPort"]), timeout=1.0).close()
-    except OSError as error:
-        return isinstance(error, ConnectionRefusedError)
-    return False
+    error = no_answer(f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}", _RAYLET_S)
+    is_closed = isinstance(error, ConnectionRefusedError)  # a stopped process still has its port
+    time.sleep(_RAYLET_S if is_closed else 0)  # processes of a job end within a second after their raylet
+    return is_closed
 
 
 def session_logs() -> Path | None:
@@ -127,13 +128,13 @@ def session_logs() -> Path | None:
     return None if node is None else Path(node.get_logs_dir_path())
 
 
-def no_answer(address: str, timeout_s: float) -> str | None:
+def no_answer(address: str, timeout_s: float) -> Exception | None:
     """Why nothing accepts a TCP connection at 'host:port'; None if something does."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s).close()
     except (OSError, ValueError, OverflowError) as error:
-        return str(error)
+        return error
     return None
 
 

@@ -215,7 +215,7 @@ class Commits:
 
     def poll(self) -> None:
         """Count the pending commit if all ranks hold it by now. Called by the thread that reports."""
-        if not self._directory.lease.holds or not self._lock.acquire(blocking=False):
+        if time.monotonic() > self._directory.lease.until or not self._lock.acquire(blocking=False):
             return
         try:
             pending = self._pending

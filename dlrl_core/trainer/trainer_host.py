@@ -259,7 +259,8 @@ class TrainerHost:
         return late_keeper(self._launch.state_keeper, request)
 
     def _report(self) -> ProgressReport:
-        return replace(self._progress.report(), incarnation=self._launch.incarnation, has_lease=self._lease.holds)
+        holds = time.monotonic() < self._lease.until
+        return replace(self._progress.report(), incarnation=self._launch.incarnation, has_lease=holds)
 
     def _push_progress(self, master: Any) -> None:
         """Report every change to the Master, at most five times a second. Its answers renew the lease."""

@@ -46,10 +46,6 @@ class Lease:
     master: Any = None
     report: Callable[[], ProgressReport | None] = lambda: None
 
-    @property
-    def holds(self) -> bool:
-        return time.monotonic() < self.until
-
     def signed(self, method: str) -> str:
         """The name by which a method is called: with the term."""
         return method if self.term is None else f"{self.term}:{method}"

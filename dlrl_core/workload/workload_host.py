@@ -67,9 +67,7 @@ class WorkloadHost:
 
     def __init__(self, launch: WorkloadLaunch) -> None:
         end_with_node()
-        self._launch = launch
-        self._identity = launch.identity
-        self._term = Term(launch.term)
+        self._launch, self._identity, self._term = launch, launch.identity, Term(launch.term)
         self._class: type | None = None
         self._config: Any = None
         self._load_error: Exception | None = None

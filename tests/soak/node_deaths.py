@@ -169,24 +169,25 @@ def run_with_node_deaths(nodes: NodesWithOwnMemory, folder: Path, seed: int, *, 
 
 
 def _strike(nodes: NodesWithOwnMemory, handle: Any, chance: random.Random, *, zombie: bool) -> tuple[str, int]:
-    is_trainers = zombie and chance.random() < 0.8
-    trainer = _trainer_off_the_head(nodes, handle) if is_trainers else handle.status().view["trainer"]["node_id"]
     on = {one["node_id"] for one in handle.status().workloads if one["node_id"] in nodes.living()}
+    is_trainers, is_alone = zombie and chance.random() < 0.8, chance.random() < 0.5
+    if is_trainers:
+        _move_trainer(handle, nodes.living() - on if is_alone else on)
+    trainer = handle.status().view["trainer"]["node_id"]
     node = trainer if is_trainers else chance.choice(sorted(on))
     if zombie:
         _freeze_until_dead(nodes, handle, node)
     else:
         nodes.kill(node)
-    kind = "frozen" if zombie else "killed"
-    return (f"{kind} with the trainer" if node == trainer else kind), committed(handle)
+    company = "" if node != trainer else " with the trainer" if node in on else " with the trainer alone"
+    return ("frozen" if zombie else "killed") + company, committed(handle)
 
 
-def _trainer_off_the_head(nodes: NodesWithOwnMemory, handle: Any) -> str:
-    """The node of the trainer; it is killed until Ray places it on a node that can be frozen."""
-    while (trainer := handle.status().view["trainer"])["node_id"] not in nodes.living():
+def _move_trainer(handle: Any, wanted: set[str]) -> None:
+    """Kill the trainer until Ray places it on one of these nodes."""
+    while (trainer := handle.status().view["trainer"])["node_id"] not in wanted:
         Chaos("exact").inject("trainer", "kill")
         wait_until(lambda old=trainer: _has_next_trainer(handle, old), "another trainer runs", LIMIT_S)
-    return str(trainer["node_id"])
 
 
 def _has_next_trainer(handle: Any, old: dict[str, Any]) -> bool:
