@@ -232,7 +232,7 @@ class ControlLoop:
                 change.workload(name, state=WorkloadState.STARTING, incarnation=incarnation, actor_id=None, pid=None)
             if recovery.with_trainer:
                 incarnation = record.trainer.incarnation + 1
-                change.trainer(state="starting", incarnation=incarnation, pid=None)  # actor_id stays: `until_alone`
+                change.trainer(state="starting", incarnation=incarnation, pid=None)  # the actor id of the last one stays
 
     # ---- carrying out
 
@@ -263,9 +263,7 @@ class ControlLoop:
                 if self.trainer.is_due:
                     await self._start_trainer(is_first=False)
         if self.trainer.is_due and self._workloads.is_complete:  # else this is done again, for the missing ones
-            facts = await self.trainer.loaded(self._launch.limits.construct_s)
-            await self.trainer.until_alone()
-            self.trainer.run(self._workloads, facts)
+            self.trainer.run(self._workloads, await self.trainer.loaded(self._launch.limits.construct_s))
 
     async def _start_trainer(self, *, is_first: bool) -> None:
         if not is_first:

@@ -116,7 +116,7 @@ class TrainerProcess:
         return bool(replies["trainer's state"])
 
     async def loaded(self, timeout_s: float) -> ProcessReport:
-        """Wait until the trainer can run; raises TrainerError if its class can't be imported."""
+        """Wait until the trainer can run, and no other one can; raises TrainerError if its class can't be imported."""
         try:
             facts = await replies_of(
                 {"trainer": self._trainer.facts.remote(), "trainer's import": self._loading},
@@ -129,6 +129,7 @@ class TrainerProcess:
             raise TrainerDiedError(death_reason(error)) from None
         fact: ProcessReport = facts["trainer"]
         check_run(fact, self._launch.run_id)
+        await self.until_alone()
         return fact
 
     def run(self, workloads: WorkloadProcesses, facts: ProcessReport) -> None:

@@ -9,6 +9,7 @@ import pytest
 import ray
 from checks import wait_until
 from ray.exceptions import ActorDiedError
+from sample_jobs.endings import Worker
 from soak import exactness
 
 from dlrl_chaos.chaos import Chaos
@@ -22,6 +23,7 @@ from dlrl_core.scheduler import workload_launcher
 from dlrl_core.scheduler.workload_launcher import find_actor
 from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.workload.base_workload import WorkloadIdentity
+from dlrl_core.workload.invocation import methods_of, slot_name
 from dlrl_core.workload.process import ProcessSetup
 from dlrl_core.workload.workload_host import WorkloadLaunch
 
@@ -101,11 +103,13 @@ def workload():
 
 
 def test_a_workload_refuses_the_calls_of_a_trainer_that_was_replaced(workload):
+    slot = methods_of(Worker)["work"].slot
+    first, second = (getattr(workload, slot_name(slot, term)) for term in (1, 2))
     ray.get(workload.construct.remote(None, "127.0.0.1", 0, ()))
-    assert ray.get(workload.slot_1_3.remote(4)) == 5, "'work' is the fourth of the class's methods"
+    assert ray.get(first.remote(4)) == 5
     ray.get(workload.fence.remote(2))
     old = [
-        workload.slot_1_3.remote(4),
+        first.remote(4),
         workload.invoke.remote("1:work", 4),
         workload.invoke_coroutine.remote("1:work", 4),
         workload.invoke_init.remote(0, "1:work", 4),
@@ -119,7 +123,7 @@ def test_a_workload_refuses_the_calls_of_a_trainer_that_was_replaced(workload):
         with pytest.raises(StaleTermError, match="a trainer was replaced: its term is 1, that of its successor 2"):
             ray.get(call)
     new = [
-        workload.slot_0_3.remote(4),
+        second.remote(4),
         workload.invoke.remote("2:work", 4),
         workload.invoke.remote("work", 4),
         workload.invoke_init.remote(0, "2:work", 4),
