@@ -232,7 +232,7 @@ class ControlLoop:
                 change.workload(name, state=WorkloadState.STARTING, incarnation=incarnation, actor_id=None, pid=None)
             if recovery.with_trainer:
                 incarnation = record.trainer.incarnation + 1
-                change.trainer(state="starting", incarnation=incarnation, pid=None)  # the actor id of the last one stays
+                change.trainer(state="starting", incarnation=incarnation, pid=None)  # `until_alone` needs actor_id
 
     # ---- carrying out
 
@@ -341,14 +341,6 @@ class ControlLoop:
             if self._context.workloads[name].actor_id != actor_id or await self._workloads.answers(name):
                 return self._workloads.roll()
             await asyncio.sleep(0.02)  # the watch on the process is about to notice
-
-    def heard(self, report: ProcessReport) -> bool:
-        """Take a workload's report; False if its process was replaced."""
-        record = self._context.workloads[report.name]
-        is_current = report.incarnation >= record.incarnation and record.actor_id in (None, report.actor_id)
-        if is_current:
-            self.reports[report.name] = report
-        return is_current
 
     async def stable(self) -> DirectorySnapshot:
         """Wait until nothing is being restarted; the current processes."""

@@ -277,7 +277,13 @@ class Master:
 
     async def report(self, report: ProcessReport) -> bool:
         """Take the report; False if another process replaced the one that sent it."""
-        return not self._loaded.is_set() or (not self._ended.is_set() and self._loop.heard(report))
+        if not self._loaded.is_set():
+            return True
+        record = self._context.workloads[report.name]
+        is_current = report.incarnation >= record.incarnation and record.actor_id in (None, report.actor_id)
+        if is_current:
+            self._loop.reports[report.name] = report
+        return is_current and not self._ended.is_set()
 
     async def inject(self, fault: Fault) -> None:
         """Chaos: let this fault happen to the Master, or to its store."""

@@ -29,7 +29,6 @@ from dlrl_core.workload.actors import GONE, death_reason
 from dlrl_core.workload.process import check_run
 
 _ASK_S = 2.0
-_LOOK_S = 0.2
 _ADOPT_S = 300.0
 _NAME_FREE_S = 30.0
 
@@ -97,7 +96,7 @@ class TrainerProcess:
         while old is not None and old not in self.left and time.monotonic() < self._granted_until:
             if await asyncio.to_thread(is_known_to_have_ended, old):
                 return
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(0.2)
 
     async def is_adopted(self, trainer: Any) -> bool:
         """Take over a trainer that an earlier Master let run; False if there is none, or it was never let run."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import pickle
 import threading
 import time
@@ -217,7 +216,7 @@ class TrainerHost:
     @ray.method(concurrency_group="control")
     def end(self, is_job_over: bool = True) -> None:
         """Call no workload any more, and kill the processes that this one has started; called before it is killed."""
-        self._lease.until = -math.inf
+        self._lease.until = -1.0
         end_children()
         if is_job_over:
             keeper_class(self._launch.state_keeper).forget_run(self._launch.run_id)

@@ -12,7 +12,6 @@ from master_parts import context_of, launch_of, nodes, plan_on, small_job
 from dlrl_core.context import ProcessReport, WorkloadState
 from dlrl_core.context.records import TrainerRecord
 from dlrl_core.master import trainer_process
-from dlrl_core.master.control_loop import ControlLoop
 from dlrl_core.master.master import Master
 from dlrl_core.master.trainer_process import TrainerProcess
 from dlrl_core.trainer.progress import ProgressReport
@@ -96,12 +95,16 @@ def test_a_refused_trainer_gets_no_more_time(parts, monkeypatch):
     [(1, "new", True), (0, "old", False), (1, "other", False), (2, "new", True)],
 )
 def test_a_workload_that_was_replaced_is_told_so_and_its_report_is_dropped(parts, incarnation, actor_id, is_current):
-    loop = ControlLoop(parts[0], parts[2])
+    ended, loaded = asyncio.Event(), asyncio.Event()
+    loaded.set()
+    loop = SimpleNamespace(reports={})
+    master = SimpleNamespace(_loaded=loaded, _ended=ended, _loop=loop, _context=parts[2])
     with parts[2].change() as change:
         change.workload("actor-0", incarnation=1, actor_id="new")
     where = {"node_id": "a", "address": "1.1.1.1", "pid": 1, "memory_bytes": 0, "sent_at": time.time()}
     who = {"name": "actor-0", "run_id": "run", "incarnation": incarnation, "actor_id": actor_id}
-    assert loop.heard(ProcessReport(**who, **where, state=WorkloadState.READY)) == is_current
+    told = ProcessReport(**who, **where, state=WorkloadState.READY)
+    assert asyncio.run(Master.report(master, told)) == is_current
     assert ("actor-0" in loop.reports) == is_current
 
 
