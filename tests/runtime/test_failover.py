@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 
@@ -20,6 +22,7 @@ from dlrl_core.context import JobContext, default_store_url, open_store
 from dlrl_core.errors import DlrlError, JobNotFoundError, StaleTermError
 from dlrl_core.roles import MASTER, RoleType
 from dlrl_core.scheduler import workload_launcher
+from dlrl_core.scheduler.cluster_probe import is_known_to_have_ended, state_of
 from dlrl_core.scheduler.workload_launcher import find_actor
 from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.workload.base_workload import WorkloadIdentity
@@ -136,6 +139,22 @@ def test_a_workload_that_was_replaced_ends_itself(workload):
     ray.get(workload.construct.remote(master, "127.0.0.1", 0, ()))
     with pytest.raises(ActorDiedError):
         ray.get(workload.watch.remote(), timeout=30)
+
+
+def test_a_process_is_known_to_have_ended_when_its_raylet_saw_that_and_not_because_ray_was_told_to_kill_it():
+    class Plain:
+        def pid(self) -> int:
+            return os.getpid()
+
+    crashed, told = (ray.remote(Plain).options(num_cpus=0).remote() for _ in range(2))
+    ids = [one._actor_id.hex() for one in (crashed, told)]
+    pids = ray.get([crashed.pid.remote(), told.pid.remote()])
+    assert [is_known_to_have_ended(one) for one in ids] == [False, False]
+    os.kill(pids[0], signal.SIGKILL)
+    wait_until(lambda: is_known_to_have_ended(ids[0]), "its raylet noticed", 30)
+    ray.kill(told)
+    wait_until(lambda: state_of(told) == "DEAD", "Ray has it as dead", 30)
+    assert not is_known_to_have_ended(ids[1])
 
 
 def test_chaos_refuses_a_job_that_does_not_allow_it():
