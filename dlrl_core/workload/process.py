@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -116,13 +117,13 @@ def push_reports(master: Any, report: Callable[[], ProcessReport], ended: thread
     """Report to the Master again and again. If it answers that this process was replaced, the process ends."""
     import ray
 
-    answer: Any = None
+    answers: deque[Any] = deque(maxlen=10)
     while not ended.wait(period_s):
         with contextlib.suppress(Exception):  # the Master may be restarting; the next report reaches it
-            if answer is not None and ray.get(answer, timeout=0) is False:
+            if answers and ray.wait([answers[0]], timeout=0)[0] and ray.get(answers.popleft()) is False:
                 end_replaced(f"workload '{report().name}'")
         with contextlib.suppress(Exception):
-            answer = master.report.remote(report())
+            answers.append(master.report.remote(report()))
 
 
 def check_run(report: ProcessReport, run_id: str) -> None:

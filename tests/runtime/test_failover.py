@@ -75,16 +75,9 @@ def test_classes_are_exported_ahead_so_that_starting_a_process_does_not_export_t
     ray.kill(host)
 
 
-class RefusingMaster:
-    """Tells each workload that another process replaced it."""
-
-    def report(self, _report) -> bool:
-        return False
-
-
 @pytest.fixture
 def workload():
-    """The process of a workload without a job, whose Master refuses its reports when it is asked to."""
+    """The process of a workload without a job."""
     identity = WorkloadIdentity(
         **{"job": "none", "run_id": "none", "incarnation": 0, "name": "actor-0", "role": RoleType.ACTOR, "rank": 0},
         **{"world_size": 1, "local_rank": 0, "local_world_size": 1, "part": None, "part_rank": 0, "part_size": 1},
@@ -135,6 +128,10 @@ def test_a_workload_refuses_the_calls_of_a_trainer_that_was_replaced(workload):
 
 
 def test_a_workload_that_was_replaced_ends_itself(workload):
+    class RefusingMaster:
+        def report(self, _report) -> bool:
+            return False
+
     master = ray.remote(RefusingMaster).options(num_cpus=0).remote()
     ray.get(workload.construct.remote(master, "127.0.0.1", 0, ()))
     with pytest.raises(ActorDiedError):
