@@ -18,6 +18,7 @@
     │   ├── WorkloadStartError        its class could not be imported or constructed
     │   ├── WorkloadCallError         its method raised; `.cause` is what it raised
     │   └── WorkloadDiedError         its process is gone
+    ├── StaleTermError            a call of a trainer that was replaced
     ├── ChaosNotAllowedError      a fault for a job that was not built with `.allow_chaos()`
     ├── CallTimeoutError          some ranks did not answer in time; `.missing`, `.results`
     ├── TrainerError              the trainer's class could not be imported, constructed or run
@@ -235,6 +236,10 @@ class WorkloadCallError(WorkloadError):
 
 class WorkloadDiedError(WorkloadError):
     """The process of a workload is gone."""
+
+
+class StaleTermError(DlrlError):
+    """A workload refused a call: the trainer that made it was replaced."""
 
 
 class ChaosNotAllowedError(DlrlError):

@@ -42,7 +42,7 @@ SAMPLES = [
     errors.WorkloadStartError("x", **WORKLOAD),
     errors.WorkloadCallError("x", **WORKLOAD),
     errors.WorkloadDiedError("x", **WORKLOAD),
-    errors.ChaosNotAllowedError("x"),
+    errors.StaleTermError("x"),
     errors.CallTimeoutError(role="actor", method="m", timeout_s=1, missing=[1], results={0: "r"}),
     errors.TrainerError("x", CAUSE),
     errors.CommitLostError("x"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from dlrl_core.context import FindingKind, Incident, JobContext, JobEnding, JobState, ProcessReport, WorkloadState
 from dlrl_core.context.trainer_outcome import TrainerOutcome
@@ -54,6 +54,7 @@ class ControlLoop:
     """Starts everything, watches everything, restarts what broke, ends everything."""
 
     def __init__(self, launch: MasterLaunch, context: JobContext) -> None:
+        self.before_acting: Callable[[], Awaitable[None]] | None = None
         self._launch = launch
         self._context = context
         self._spec = JobSpec.from_json(launch.spec_json)
@@ -155,6 +156,8 @@ class ControlLoop:
         if incident.scope is FailoverScope.STOP:
             return ending
         await asyncio.sleep(decision.wait_s)
+        if self.before_acting is not None:
+            await self.before_acting()
         await self._attempt(recovery.names)
         return None
 
@@ -229,7 +232,7 @@ class ControlLoop:
                 change.workload(name, state=WorkloadState.STARTING, incarnation=incarnation, actor_id=None, pid=None)
             if recovery.with_trainer:
                 incarnation = record.trainer.incarnation + 1
-                change.trainer(state="starting", incarnation=incarnation, pid=None, actor_id=None)
+                change.trainer(state="starting", incarnation=incarnation, pid=None)  # `until_alone` needs actor_id
 
     # ---- carrying out
 

@@ -7,6 +7,7 @@ a Master is constructed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import time
@@ -56,10 +57,11 @@ class Master:
         self._loop: ControlLoop
         self._context: JobContext
         self._sinks: EventSinks
-        self._early_progress: ProgressReport | None = None
         runtime = ray.get_runtime_context()
         self._address: str = runtime.gcs_address
-        self._is_successor = restarts_of_this_actor() > 0
+        self._restarts_of = restarts_of_this_actor
+        self._restarts = restarts_of_this_actor()
+        self._is_successor = self._restarts > 0
         # Ray runs this constructor on the actor's event loop. A call to ourselves would fail during a restart.
         self._working = asyncio.get_running_loop().create_task(self._live())
 
@@ -107,10 +109,9 @@ class Master:
         )
         context.on_conflict(_vanish)
         self._context, self._loop, self._refusal = context, ControlLoop(self._launch, context), None
+        self._loop.before_acting = self._check_is_present
         self._sinks = EventSinks(self._launch.job)
         context.on_events(lambda events: self._sinks.add(event.shown() for event in events))
-        if self._early_progress is not None:
-            self._loop.trainer.record_progress(self._early_progress)
         self._answered.set()
         self._loaded.set()
 
@@ -253,15 +254,35 @@ class Master:
 
     # ---- told by the trainer and the workloads
 
-    async def trainer_progress(self, report: ProgressReport) -> None:
-        if not self._loaded.is_set():
-            self._early_progress = report
-        elif not self._ended.is_set():
-            self._loop.trainer.record_progress(report)
+    async def trainer_progress(self, report: ProgressReport) -> bool:
+        """Whether the trainer may go on; False if another one replaces it."""
+        is_early = report.has_lease and not self._loaded.is_set()  # while its lease holds, no other one was started
+        if not is_early:
+            await self._loaded.wait()
+        await self._check_is_present()
+        return is_early or (not self._ended.is_set() and self._loop.trainer.record_progress(report))
 
-    async def report(self, report: ProcessReport) -> None:
-        if self._loaded.is_set():
+    async def trainer_left(self, actor_id: str) -> None:
+        """This process of the trainer was refused, and calls no workload any more."""
+        await self._loaded.wait()
+        self._loop.trainer.left.add(actor_id)
+
+    async def _check_is_present(self) -> None:
+        """End this process if another Master owns the job. The store tells; while it is away, Ray does."""
+        if not self._loaded.is_set() or self._context.degraded is not None:
+            with contextlib.suppress(Exception):  # while both are away, nothing tells
+                if await asyncio.to_thread(self._restarts_of) != self._restarts:
+                    _vanish()
+
+    async def report(self, report: ProcessReport) -> bool:
+        """Take the report; False if another process replaced the one that sent it."""
+        if not self._loaded.is_set():
+            return True
+        record = self._context.workloads[report.name]
+        is_current = report.incarnation >= record.incarnation and record.actor_id in (None, report.actor_id)
+        if is_current:
             self._loop.reports[report.name] = report
+        return is_current and not self._ended.is_set()
 
     async def inject(self, fault: Fault) -> None:
         """Chaos: let this fault happen to the Master, or to its store."""

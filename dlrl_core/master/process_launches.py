@@ -30,9 +30,11 @@ def start_processes(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan, gr
     return handles
 
 
-def start_workload(launch: MasterLaunch, spec: JobSpec, plan: WorkloadPlan, group: Any, incarnation: int = 0) -> Any:
+def start_workload(
+    launch: MasterLaunch, spec: JobSpec, plan: WorkloadPlan, group: Any, incarnation: int = 0, term: int = 0
+) -> Any:
     """The Ray handle of one workload's process; it loads its class as soon as it is up."""
-    handle = workload_launcher.start_workload(plan, _workload(launch, spec, plan, incarnation), group)
+    handle = workload_launcher.start_workload(plan, _workload(launch, spec, plan, incarnation, term), group)
     handle.load.remote()
     return handle
 
@@ -49,11 +51,12 @@ def end_all(launch: MasterLaunch) -> None:
     release_all(launch.job, launch.run_id)
 
 
-def _workload(launch: MasterLaunch, spec: JobSpec, plan: WorkloadPlan, incarnation: int) -> WorkloadLaunch:
+def _workload(launch: MasterLaunch, spec: JobSpec, plan: WorkloadPlan, incarnation: int, term: int) -> WorkloadLaunch:
     role = spec.role(plan.role)
     assert role is not None
     return WorkloadLaunch(
         identity=WorkloadIdentity.of(plan, job=launch.job, run_id=launch.run_id, incarnation=incarnation),
+        term=term,
         cls=role.cls,
         config=spec.config,
         setup=_setup(launch, spec, _environment(spec, role, plan.part)),

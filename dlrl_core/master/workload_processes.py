@@ -207,7 +207,8 @@ class WorkloadProcesses:
                 assert self._reserved is not None
                 group, bundle = self._reserved.seat_of(workload)
                 seated = workload._replace(bundle=bundle)
-                self._hosts[workload.name] = start_workload(self._launch, self._spec, seated, group, incarnation)
+                term = self._context.record.trainer.incarnation
+                self._hosts[workload.name] = start_workload(self._launch, self._spec, seated, group, incarnation, term)
         await self._meet(names)
         await self._construct(names)
 

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import ray
+from ray.core.generated.common_pb2 import ActorDiedErrorContext  # type: ignore[attr-defined]
 from ray.util.placement_group import placement_group_table
 
 from dlrl_core.plan import ClusterView, NodeView
 from dlrl_core.roles import job_of_namespace, job_of_reservation
+
+_RAYLET_S = 1.5
 
 
 class JobCluster(Protocol):
@@ -100,19 +103,38 @@ def restarts_of_this_actor() -> int:
     return int(found["NumRestarts"]) if found else 0
 
 
+def is_known_to_have_ended(actor_id: str) -> bool:
+    """Whether the process of a dead actor has ended for certain: its raylet saw that, or is itself gone.
+
+    A node is also given up when its raylet was stopped or cut off. Then its processes live on.
+    """
+    found = ray._private.state.actors(actor_id=actor_id)
+    kind = found["DeathCause"].WhichOneof("context") if found else None
+    if kind != "actor_died_error_context":
+        return kind is not None
+    reason = found["DeathCause"].actor_died_error_context.reason
+    node = next((one for one in ray.nodes() if one["NodeID"] == found["Address"]["NodeID"]), None)
+    if node is None or reason != ActorDiedErrorContext.NODE_DIED:
+        return bool(reason == ActorDiedErrorContext.WORKER_DIED)
+    error = no_answer(f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}", _RAYLET_S)
+    is_closed = isinstance(error, ConnectionRefusedError)  # a stopped process still has its port
+    time.sleep(_RAYLET_S if is_closed else 0)  # processes of a job end within a second after their raylet
+    return is_closed
+
+
 def session_logs() -> Path | None:
     """Where Ray's processes write their logs on this node, and likewise on all others; None for a remote client."""
     node = ray._private.worker.global_worker.node
     return None if node is None else Path(node.get_logs_dir_path())
 
 
-def no_answer(address: str, timeout_s: float) -> str | None:
+def no_answer(address: str, timeout_s: float) -> Exception | None:
     """Why nothing accepts a TCP connection at 'host:port'; None if something does."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s).close()
     except (OSError, ValueError, OverflowError) as error:
-        return str(error)
+        return error
     return None
 
 

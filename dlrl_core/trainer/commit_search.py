@@ -61,7 +61,7 @@ class CommitSearch:
             damages = self._fetch(last, found) or [one for one in self._ask("damage", last.id) if one is not None]
             if not damages:
                 self._note_loss(last, found)
-                self._ask("restore", last.id)
+                self._ask("restore", last.id, self.directory.lease.term)
                 return last
             self._damaged += damages
             self.known = self.known or last
@@ -98,8 +98,9 @@ class CommitSearch:
         lacking = [one for one in self.stateful if last.id not in found.held[one.name].commits]
         holders = [found.copies[one.name][last.id] for one in lacking]
         keep = [id_ for id_ in found.commits if all(id_ in one.commits for one in found.held.values())]
+        fetch = self.directory.lease.signed("fetch")
         refs = [
-            one.ray_actor.keeper.remote("fetch", last.id, keep, Neighbour(name=holder.name, ray_actor=holder.ray_actor))
+            one.ray_actor.keeper.remote(fetch, last.id, keep, Neighbour(name=holder.name, ray_actor=holder.ray_actor))
             for one, holder in zip(lacking, holders, strict=True)
         ]
         answers: list[str | None] = self.directory.answers(refs, "fetch", lacking)

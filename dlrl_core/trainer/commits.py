@@ -199,7 +199,8 @@ class Commits:
             self._commit_own(new, keep)
             return
         neighbours = {one.name: self._neighbours.waited_for(one.name) for one in self._stateful}
-        begun = [one.ray_actor.begin_commit.remote(text, keep, neighbours[one.name]) for one in self._stateful]
+        term = self._directory.lease.term
+        begun = [one.ray_actor.begin_commit.remote(text, keep, neighbours[one.name], term) for one in self._stateful]
         self._directory.answers(begun, "begin_commit", self._stateful)
         refs = [workload.ray_actor.commit_outcome.remote(new.id) for workload in self._stateful]
         seconds = time.perf_counter() - began
@@ -222,7 +223,7 @@ class Commits:
 
     def poll(self) -> None:
         """Count the pending commit if all ranks hold it by now. Called by the thread that reports."""
-        if not self._lock.acquire(blocking=False):
+        if time.monotonic() > self._directory.lease.until or not self._lock.acquire(blocking=False):
             return
         try:
             pending = self._pending
@@ -285,7 +286,8 @@ class Commits:
             return
         self._count(pending.commit)
         for workload in self._stateful:
-            workload.ray_actor.counted.remote(pending.commit.id, pending.is_copied, self._turns.on_all)
+            term = self._directory.lease.term
+            workload.ray_actor.counted.remote(pending.commit.id, pending.is_copied, self._turns.on_all, term)
 
     def _with(self, outcomes: Sequence[CommitOutcome]) -> Iterable[tuple[WorkloadHandle, CommitOutcome]]:
         return zip(self._stateful, outcomes, strict=True)
@@ -312,8 +314,8 @@ class Commits:
 
     def _given(self, name: str) -> Any:
         assert self._counted is not None
-        id_ = self._counted.id
-        return self._directory.named(name).ray_actor.keeper.remote("give", id_, [id_], self._neighbours.of(name))
+        id_, give = self._counted.id, self._directory.lease.signed("give")
+        return self._directory.named(name).ray_actor.keeper.remote(give, id_, [id_], self._neighbours.of(name))
 
     def _count(self, commit: Commit) -> None:
         self._counted = self._known = commit
@@ -365,7 +367,7 @@ class Commits:
 
     def _keepers(self, method: str, *args: Any) -> list[Any]:
         """The same for a method of their StateKeepers."""
-        return self._on_all("keeper", method, *args)
+        return self._on_all("keeper", self._directory.lease.signed(method), *args)
 
 
 def _are_there(refs: list[Any]) -> bool:

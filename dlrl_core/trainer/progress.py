@@ -38,6 +38,10 @@ class CallLog:
         self.current = None
 
 
+LEASE_S = 20.0
+"""How long a trainer may call workloads after it has sent a report to which the Master answered that it may."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProgressReport:
     """The trainer's progress at one moment."""
@@ -55,6 +59,8 @@ class ProgressReport:
     """The last commit that counts, as JSON."""
     commits: CommitsReport | None = None
     sent_at: float = field(default_factory=time.time)
+    incarnation: int = 0
+    has_lease: bool = False
 
 
 class Progress:

@@ -18,7 +18,7 @@ from dlrl_core.roles import RoleType
 from dlrl_core.trainer.kept_arguments import LARGEST_KEPT, KeptPieces, kept
 from dlrl_core.trainer.progress import CallLog
 from dlrl_core.trainer.role_call import Replay, RoleCall, check_unawaited
-from dlrl_core.trainer.workload_directory import WorkloadDirectory, WorkloadHandle
+from dlrl_core.trainer.workload_directory import Lease, WorkloadDirectory, WorkloadHandle
 from dlrl_core.workload.invocation import (
     InvocationOptions,
     MethodInfo,
@@ -27,6 +27,7 @@ from dlrl_core.workload.invocation import (
     Whole,
     join_pieces,
     parts_for,
+    slot_name,
     split_value,
 )
 
@@ -119,7 +120,7 @@ class RoleMethod:
         """Look up the processes that are behind the targets now."""
         self._version = self._directory.version
         self._starts: list[Callable[..., Any]] = [
-            _start_of(workload, self.name, self._info) for workload in self._targets
+            _start_of(workload, self.name, self._info, self._directory.lease) for workload in self._targets
         ]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -195,7 +196,8 @@ class RoleMethod:
             self._look_up()
         shard, named = self._shards(args, kwargs)[index]
         if numbers is not None:  # of `init`: a new process may have done it already
-            return self._targets[index].ray_actor.invoke_init.remote(numbers[index], self.name, *shard, **named)
+            name = self._directory.lease.signed(self.name)
+            return self._targets[index].ray_actor.invoke_init.remote(numbers[index], name, *shard, **named)
         return self._starts[index](*shard, **named)
 
     def _kept(self, arg: Any) -> Any:
@@ -242,14 +244,14 @@ class RoleMethod:
         return call.get() if call.post_func is not None else ShardPart(tuple(call.refs), is_list=True)
 
 
-def _start_of(workload: WorkloadHandle, name: str, info: MethodInfo) -> Callable[..., Any]:
+def _start_of(workload: WorkloadHandle, name: str, info: MethodInfo, lease: Lease) -> Callable[..., Any]:
     """The function that starts this method on this workload, given its arguments."""
     actor = workload.ray_actor
     if info.is_coroutine:
-        return functools.partial(actor.invoke_coroutine.remote, name)
+        return functools.partial(actor.invoke_coroutine.remote, lease.signed(name))
     if info.slot is None:
-        return functools.partial(actor.invoke.remote, name)
-    start: Callable[..., Any] = getattr(actor, f"slot_{info.slot}").remote
+        return functools.partial(actor.invoke.remote, lease.signed(name))
+    start: Callable[..., Any] = getattr(actor, slot_name(info.slot, lease.term or 0)).remote
     return start
 
 

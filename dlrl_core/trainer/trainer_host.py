@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import threading
 import time
@@ -32,7 +33,7 @@ from dlrl_core.trainer.neighbours import Neighbours
 from dlrl_core.trainer.progress import CallLog, Progress, ProgressReport
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_core.trainer.user_code import prepare_trainer_process
-from dlrl_core.trainer.workload_directory import RestartFit, WorkloadDirectory, WorkloadHandle, died_with
+from dlrl_core.trainer.workload_directory import Lease, RestartFit, WorkloadDirectory, WorkloadHandle, died_with
 from dlrl_core.workload.actors import LOST
 from dlrl_core.workload.fault import Fault, FaultInjector
 from dlrl_core.workload.invocation import has_state, load_class
@@ -85,6 +86,7 @@ class TrainerHost:
         self._is_running = False
         self._faults = FaultInjector(is_allowed=launch.allow_chaos, owner="the trainer", has_calls=False)
         self._ended = threading.Event()
+        self._lease = Lease(term=launch.incarnation, until=0.0, report=self._report)
 
     def __repr__(self) -> str:
         """How Ray names this process where the driver shows its output."""
@@ -130,11 +132,14 @@ class TrainerHost:
         if self._is_running:
             return  # an earlier Master has called it
         self._is_running = True
+        self._lease.master = master
         scopes = {role.value: str(scope) for role, scope in self._launch.scopes.items()}
         directory = WorkloadDirectory(master=master, workloads=workloads, epoch=epoch, scopes=scopes)
+        directory.lease = self._lease
         push = threading.Thread(target=self._push_progress, args=(master, directory), name="dlrl-progress", daemon=True)
         push.start()
         try:
+            directory.fence()
             trainer, commits = self._construct(directory, method_tables, commit)
             self._progress.enter("init")
             directory.is_init = True
@@ -187,8 +192,7 @@ class TrainerHost:
         """Wait for the trainer's end. The Master notices a death because this pending call fails."""
         self._ended.wait()
         assert self._outcome is not None
-        incarnation = self._launch.incarnation
-        return replace(self._outcome, progress=self._progress.report(), incarnation=incarnation)
+        return replace(self._outcome, progress=self._report(), incarnation=self._launch.incarnation)
 
     @ray.method(concurrency_group="control")
     def inject(self, fault: Fault, step: int | None = None, target: Any = None) -> None:
@@ -211,17 +215,19 @@ class TrainerHost:
     @ray.method(concurrency_group="control")
     def look(self) -> tuple[str | None, ProgressReport]:
         """The call that the trainer waits for, as 'role.method' (a failed one until the next), and its progress."""
-        return self._call_log.current, self._progress.report()
+        return self._call_log.current, self._report()
 
     @ray.method(concurrency_group="control")
     def stacks(self) -> str:
         return thread_stacks()
 
     @ray.method(concurrency_group="control")
-    def end(self) -> None:
-        """Kill the processes that this one has started; called at the end of the job, before this one is killed."""
+    def end(self, is_job_over: bool = True) -> None:
+        """Call no workload any more, and kill the processes that this one has started; called before it is killed."""
+        self._lease.until = -1.0
         end_children()
-        keeper_class(self._launch.state_keeper).forget_run(self._launch.run_id)
+        if is_job_over:
+            keeper_class(self._launch.state_keeper).forget_run(self._launch.run_id)
 
     def _trainer_class(self) -> type[BaseTrainer]:
         cls = load_class(self._launch.cls)
@@ -259,12 +265,16 @@ class TrainerHost:
         request = KeeperRequest(run_id=self._launch.run_id, workload=TRAINER, cluster=cluster)
         return late_keeper(self._launch.state_keeper, request)
 
+    def _report(self) -> ProgressReport:
+        holds = time.monotonic() < self._lease.until
+        return replace(self._progress.report(), incarnation=self._launch.incarnation, has_lease=holds)
+
     def _push_progress(self, master: Any, directory: WorkloadDirectory) -> None:
-        """Report every change to the Master, at most five times a second; the last report is part of the outcome."""
-        seen, sent_at, behind_since = -1, 0.0, 0.0
-        while not self._ended.wait(_PUSH_LEAST_S):
+        """Report every change to the Master, at most five times a second. Its answers renew the lease."""
+        seen, sent_at, answer, behind_since = -1, 0.0, None, 0.0
+        while True:
             behind_since = (behind_since or time.monotonic()) if directory.is_behind else 0.0
-            if behind_since and time.monotonic() - behind_since > _LEAVE_S:
+            if behind_since and time.monotonic() - behind_since > _LEAVE_S and not self._ended.is_set():
                 # `fit` waits for something that can't be interrupted; the Master starts a trainer in a new process.
                 self._outcome = _failure(RestartFit(), self._progress.report().phase)
                 self._ended.set()
@@ -272,13 +282,15 @@ class TrainerHost:
             self._progress.news.clear()
             if self._commits is not None:
                 self._commits.poll()
-            # At times also without a change: a Master that was restarting has missed the last one.
-            if self._progress.changes != seen or time.monotonic() - sent_at > _PUSH_AGAIN_S:
-                seen, sent_at = self._progress.changes, time.monotonic()
-                try:
-                    master.trainer_progress.remote(self._progress.report())
-                except Exception:  # noqa: BLE001 - the Master may be restarting; the next report reaches it
-                    continue
+            with contextlib.suppress(Exception):  # the Master may be restarting; the next report reaches it
+                if answer is not None and ray.wait([answer], timeout=0)[0]:
+                    heard, answer = answer, None
+                    self._lease.heard(ray.get(heard), sent_at)
+                # At times also without a change, and when the last one was not answered.
+                if time.monotonic() - sent_at > _PUSH_AGAIN_S or (answer is None and self._progress.changes != seen):
+                    seen, sent_at = self._progress.changes, time.monotonic()
+                    answer = master.trainer_progress.remote(self._report())
+            time.sleep(_PUSH_LEAST_S)
 
 
 class _LazyClasses(Mapping[RoleType, type]):

@@ -10,6 +10,8 @@ that a role group knows when to look up its actors again, and a call whether any
 
 from __future__ import annotations
 
+import contextlib
+import math
 import threading
 import time
 from collections import defaultdict
@@ -22,7 +24,9 @@ import ray
 from ray.exceptions import GetTimeoutError, RayTaskError
 
 from dlrl_core.errors import DlrlError, TrainerError, WorkloadDiedError
+from dlrl_core.trainer.progress import LEASE_S, ProgressReport
 from dlrl_core.workload.actors import GONE, LOST, NoAnswerError, ask_restarting
+from dlrl_core.workload.process import end_replaced
 
 GRACE_S = 1.0
 """When a rank fails because another one died, Ray reports that death within this time."""
@@ -33,6 +37,49 @@ _ANSWER_S = 15.0
 """Longer than the Master takes to answer that a restart is not finished yet."""
 FIT: ContextVar[int | None] = ContextVar("dlrl_fit", default=None)
 """The run of `fit` that a thread or coroutine was started by; None before the first."""
+
+
+@dataclass
+class Lease:
+    """Until when this process may call workloads. The Master starts no successor of a trainer whose lease may hold."""
+
+    term: int | None = None
+    """The incarnation of the trainer; None for a lease without an end."""
+    until: float = math.inf
+    """By the monotonic clock."""
+    master: Any = None
+    report: Callable[[], ProgressReport | None] = lambda: None
+
+    def signed(self, method: str) -> str:
+        """The name by which a method is called: with the term."""
+        return method if self.term is None else f"{self.term}:{method}"
+
+    def check(self) -> None:
+        """If it has run out, ask the Master and wait until it is granted again."""
+        while time.monotonic() >= self.until:
+            sent_at = time.monotonic()
+            self.heard(ask_master(self.master.trainer_progress, self.report()), sent_at)
+
+    def heard(self, is_granted: bool, sent_at: float) -> None:
+        """Take the answer to a report that was sent then. If it is a refusal, this process ends."""
+        if is_granted:
+            self.until = max(self.until, sent_at + LEASE_S) if self.until >= 0 else self.until
+            return
+        with contextlib.suppress(Exception):  # so that the Master need not wait for the end of the lease
+            self.until = -math.inf
+            tell = self.master.trainer_left.remote
+            ray.get(tell(ray.get_runtime_context().get_actor_id()), timeout=GRACE_S)
+        end_replaced("the trainer")
+
+
+def ask_master(method: Any, *args: Any) -> Any:
+    """The Master's answer; a Master that is being restarted, or was on a lost node, is asked until it is back."""
+    try:
+        return ask_restarting(method, *args, answer_s=_ANSWER_S, back_s=_MASTER_BACK_S)
+    except NoAnswerError as error:
+        if error.is_alive:
+            raise TrainerError(f"the job's master has not answered for {_MASTER_BACK_S:g} s") from None
+        raise TrainerError("the job's master is gone, and with it the way to restart a workload") from error
 
 
 class WorkloadHandle:
@@ -51,11 +98,13 @@ class WorkloadHandle:
         self.role = role
         self.rank = rank
         self.ray_actor = ray_actor
+        self._lease = Lease()  # the trainer's, in its process; others call in no term
 
     def __getattr__(self, method: str) -> HandleMethod:
         if method.startswith("_"):
             raise AttributeError(f"'{method}' is private; the public methods of '{self.name}' can be called")
-        return HandleMethod(self.ray_actor.invoke, method)
+        self._lease.check()
+        return HandleMethod(self.ray_actor.invoke, self._lease.signed(method))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self.name, self.role, self.rank, self.ray_actor, self.part, self.node_id)
@@ -126,6 +175,7 @@ class WorkloadDirectory:
     master: Any
     workloads: Sequence[WorkloadHandle]
     epoch: int = 0
+    lease: Lease = field(default_factory=Lease)
     is_init: bool = False
     """The trainer is in `init`: its calls are recorded."""
     on_restart: Callable[[list[WorkloadHandle]], None] | None = None
@@ -168,7 +218,15 @@ class WorkloadDirectory:
         """Start a call of `init`, and record it to be repeated on processes that replace this one."""
         calls = self._init_calls.setdefault(workload.name, [])
         calls.append((method, args, kwargs))
-        return workload.ray_actor.invoke_init.remote(len(calls) - 1, method, *args, **kwargs)
+        return workload.ray_actor.invoke_init.remote(len(calls) - 1, self.lease.signed(method), *args, **kwargs)
+
+    def fence(self) -> None:
+        """Have all workloads refuse the calls of earlier trainers. One whose process is gone begins in this term."""
+        for workload in self.workloads:
+            workload._lease = self.lease
+            if self.lease.term:
+                with contextlib.suppress(NoAnswerError):
+                    ask_restarting(workload.ray_actor.fence, self.lease.term, answer_s=_ANSWER_S, back_s=_MASTER_BACK_S)
 
     def replace(self, name: str, actor: Any) -> None:
         """Return when a workload can be called again whose process is gone, or seemed to be.
@@ -194,6 +252,7 @@ class WorkloadDirectory:
 
     def ask_all(self, workloads: Sequence[WorkloadHandle], method: str, *args: Any) -> list[Any]:
         """Call a method of WorkloadHost on these workloads. After a death, raises RestartFit."""
+        self.lease.check()
         return self.answers([getattr(one.ray_actor, method).remote(*args) for one in workloads], method, workloads)
 
     def answers(self, refs: list[Any], method: str, asked: Sequence[WorkloadHandle]) -> list[Any]:
@@ -223,9 +282,13 @@ class WorkloadDirectory:
         return workload.name not in self.stateful and self.scopes.get(workload.role, "workload") == "workload"
 
     def check(self) -> None:
-        """Raise RestartFit if the trainer has to go back before its next call, or an earlier run of `fit` makes it."""
+        """Raise RestartFit if the trainer has to go back before its next call, or an earlier run of `fit` makes it.
+
+        If the lease of this process has run out, wait until the Master grants it again.
+        """
         if self.is_behind or FIT.get() not in (None, self.fits):
             raise RestartFit
+        self.lease.check()
 
     def enter_fit(self) -> None:
         """The calling thread, and what it starts, belongs to the next run of `fit`; earlier ones can call no more."""
@@ -240,7 +303,7 @@ class WorkloadDirectory:
     def escalate(self, name: str, method: str) -> NoReturn:
         """Have the Master restart more, because a call was interrupted that must not be repeated. Raises RestartFit."""
         with self._lock:
-            self._ask("escalate", name, method)
+            ask_master(self.master.escalate, name, method)
             self._apply(self._snapshot("settled"))
             self.is_behind = True
             raise RestartFit
@@ -292,7 +355,7 @@ class WorkloadDirectory:
     def _repeat_init(self, workloads: Sequence[WorkloadHandle]) -> None:
         """All at once: the processes of a role may have to meet each other to get ready."""
         calls = [
-            workload.ray_actor.invoke_init.remote(number, method, *args, **kwargs)
+            workload.ray_actor.invoke_init.remote(number, self.lease.signed(method), *args, **kwargs)
             for workload in workloads
             for number, (method, args, kwargs) in enumerate(self._init_calls.get(workload.name, ()))
         ]
@@ -307,15 +370,6 @@ class WorkloadDirectory:
     def _snapshot(self, method: str, *args: Any) -> DirectorySnapshot:
         """Ask the Master until it has one. A restart takes as long as its processes do; the Master limits that."""
         while True:
-            snapshot: DirectorySnapshot | None = self._ask(method, *args)
+            snapshot: DirectorySnapshot | None = ask_master(getattr(self.master, method), *args)
             if snapshot is not None:
                 return snapshot
-
-    def _ask(self, method: str, *args: Any) -> Any:
-        """The Master's answer; a Master that is being restarted, or was on a lost node, is asked until it is back."""
-        try:
-            return ask_restarting(getattr(self.master, method), *args, answer_s=_ANSWER_S, back_s=_MASTER_BACK_S)
-        except NoAnswerError as error:
-            if error.is_alive:
-                raise TrainerError(f"the job's master has not answered for {_MASTER_BACK_S:g} s") from None
-            raise TrainerError("the job's master is gone, and with it the way to restart a workload") from error

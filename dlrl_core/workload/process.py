@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -9,9 +10,10 @@ import sys
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from dlrl_core.context.process_report import ProcessReport, WorkloadState
 from dlrl_core.errors import ClusterError
@@ -111,6 +113,19 @@ def report_of_process(
     )
 
 
+def push_reports(master: Any, report: Callable[[], ProcessReport], ended: threading.Event, period_s: float) -> None:
+    """Report to the Master again and again. If it answers that this process was replaced, the process ends."""
+    import ray
+
+    answers: deque[Any] = deque(maxlen=10)
+    while not ended.wait(period_s):
+        with contextlib.suppress(Exception):  # the Master may be restarting; the next report reaches it
+            if answers and ray.wait([answers[0]], timeout=0)[0] and ray.get(answers.popleft()) is False:
+                end_replaced(f"workload '{report().name}'")
+        with contextlib.suppress(Exception):
+            answers.append(master.report.remote(report()))
+
+
 def check_run(report: ProcessReport, run_id: str) -> None:
     """Raise ClusterError if the process is left from an earlier run of the job whose Master is gone."""
     if report.run_id != run_id:
@@ -193,6 +208,13 @@ def end_children() -> None:
         except psutil.NoSuchProcess:
             continue
     call_at_end()
+
+
+def end_replaced(what: str) -> NoReturn:
+    """End this process and its children: it was declared dead, lives on, and another one does its work."""
+    print(f"dlrl: {what} was replaced while it was out of reach; this process ends", file=sys.stderr, flush=True)
+    end_children()
+    os._exit(1)
 
 
 def call_at_end() -> None:

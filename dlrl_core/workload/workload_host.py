@@ -24,7 +24,7 @@ from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.workload.base_workload import BaseWorkload, WorkloadIdentity, set_identity
 from dlrl_core.workload.coroutines import CoroutineCall, Coroutines
 from dlrl_core.workload.fault import Fault, FaultInjector
-from dlrl_core.workload.invocation import SLOTS, ShardPart, has_state, load_class, methods_of
+from dlrl_core.workload.invocation import ShardPart, Term, add_slots, has_state, load_class, methods_of
 from dlrl_core.workload.process import (
     DEVICE_VARIABLES,
     PortClaim,
@@ -32,6 +32,7 @@ from dlrl_core.workload.process import (
     end_children,
     end_with_node,
     own_devices,
+    push_reports,
     report_of_process,
     show_devices,
     thread_stacks,
@@ -48,6 +49,7 @@ class WorkloadLaunch:
     """What a workload's process is started with."""
 
     identity: WorkloadIdentity
+    term: int = 0
     cls: ClassRef
     config: ConfigValue
     setup: ProcessSetup
@@ -65,8 +67,7 @@ class WorkloadHost:
 
     def __init__(self, launch: WorkloadLaunch) -> None:
         end_with_node()
-        self._launch = launch
-        self._identity = launch.identity
+        self._launch, self._identity, self._term = launch, launch.identity, Term(launch.term)
         self._class: type | None = None
         self._config: Any = None
         self._load_error: Exception | None = None
@@ -184,8 +185,15 @@ class WorkloadHost:
 
     # ---- the trainer's calls
 
+    @ray.method(concurrency_group="control")
+    def fence(self, term: int) -> None:
+        """A new trainer begins: calls of an earlier one are refused, and one that runs is followed by `restore`."""
+        self._term.check(term)
+        self._term.value = term
+
     def invoke(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Run one method of the user's class; what it raises comes back with role, rank, method and traceback."""
+        method = self._term.method_of(method)
         self._call = (method, time.time())
         self._restored = None
         try:
@@ -217,6 +225,7 @@ class WorkloadHost:
         A call by name can arrive before `construct` ends, so it waits for that.
         """
         self._is_constructed.wait()
+        method = self._term.method_of(method)
         call = self._coroutines.begin(method)
         self._restored = None
         try:
@@ -228,7 +237,7 @@ class WorkloadHost:
 
     def invoke_init(self, number: int, method: str, *args: Any, **kwargs: Any) -> Any:
         """Run a call of the trainer's `init` once: a restarted trainer gets the first result."""
-        done = self._init_results
+        done, method = self._init_results, self._term.method_of(method)
         if number >= len(done) or done[number][0] != method:
             del done[number:]
             done.append((method, self.invoke(method, *args, **kwargs)))
@@ -236,8 +245,9 @@ class WorkloadHost:
 
     # ---- commits
 
-    def begin_commit(self, text: str, keep: list[str], neighbour: Neighbour | None = None) -> None:
+    def begin_commit(self, text: str, keep: list[str], neighbour: Neighbour | None, term: int) -> None:
         """Take the state for this commit. The commits to keep are those that count; others are written over."""
+        self._term.check(term)
         commit = Commit.from_json(text)
         hook = "capture_state" if hasattr(self._workload, "capture_state") else "save_state"
         self._run_hook(hook, lambda: self._committed.begin(commit, keep, self._workload, neighbour))
@@ -249,11 +259,12 @@ class WorkloadHost:
         return self._committed.outcome(id_)
 
     @ray.method(concurrency_group="control")
-    def counted(self, id_: str, is_copied: bool, on_all: str | None) -> None:
+    def counted(self, id_: str, is_copied: bool, on_all: str | None, term: int) -> None:
         """All ranks hold this commit. If `is_copied`, copy it to durable storage in the background.
 
         `on_all` is the newest that every rank has on durable storage; it is kept until a newer one is.
         """
+        self._term.check(term)
         self._committed.set_counted(id_)
         if is_copied:
             self._committed.start_durable(id_, on_all)
@@ -261,7 +272,7 @@ class WorkloadHost:
     @ray.method(concurrency_group="commits")
     def keeper(self, method: str, *args: Any) -> Any:
         """Call a method of this process's StateKeeper, for the trainer or for the keeper of another process."""
-        return getattr(self._committed, method)(*args)
+        return getattr(self._committed, self._term.method_of(method))(*args)
 
     @ray.method(concurrency_group="copies")
     def pull(self, workload: str, id_: str, keep: list[str], source: Any) -> float:
@@ -288,8 +299,9 @@ class WorkloadHost:
         """Why the state of this commit can't be loaded, after a look at every byte; None if it can."""
         return None if self._restored == id_ else self._committed.damage(id_)
 
-    def restore(self, id_: str) -> bool:
+    def restore(self, id_: str, term: int) -> bool:
         """Load the state of this commit; False if the workload has that state already."""
+        self._term.check(term)
         if self._coroutines.cancel_all(_CANCEL_S):  # calls of a run of `fit` that is over
             self._restored = None
         self._committed.wait()
@@ -370,11 +382,7 @@ class WorkloadHost:
     def _push_reports(self) -> None:
         if self._is_stateful():
             keeper_class(self._launch.state_keeper)  # imported while the trainer is told that this process is ready
-        while not self._ended.wait(self._launch.report_period_s):
-            try:
-                self._master.report.remote(self._report())
-            except Exception:  # noqa: BLE001 - the Master may be restarting; the next report reaches it
-                continue
+        push_reports(self._master, self._report, self._ended, self._launch.report_period_s)
 
 
 def _short(error: BaseException) -> str:
@@ -388,13 +396,4 @@ def _resolved(arg: Any) -> Any:
     return arg.resolve(ray.get) if isinstance(arg, ShardPart) else arg
 
 
-def _slot_method(slot: int) -> Any:
-    def run(self: WorkloadHost, *args: Any, **kwargs: Any) -> Any:
-        return self.invoke(self._slots[slot], *args, **kwargs)
-
-    return run
-
-
-# Sending a method's name as an argument costs a fifth of an empty call; `slot_<n>` looks it up in this process.
-for _slot in range(SLOTS):
-    setattr(WorkloadHost, f"slot_{_slot}", _slot_method(_slot))
+add_slots(WorkloadHost)

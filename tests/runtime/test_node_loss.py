@@ -88,6 +88,13 @@ def test_without_a_spare_the_job_waits_in_sight_until_a_node_comes(ray_3_nodes_1
     assert applied(value) == [list(range(30))] * 3
 
 
+def test_a_trainer_on_a_node_that_was_given_up_and_lives_on_disturbs_nothing(ray_3_nodes_12_gpus, tmp_path):
+    """Its raylet is stopped until Ray gives the node up; the old trainer's process and its calls are refused."""
+    run = node_deaths.run_with_node_deaths(ray_3_nodes_12_gpus, tmp_path, seed=0, zombie=True)
+    assert [kind for kind, _ in run.killed] == ["frozen with the trainer alone"]
+    assert node_deaths.check(run) == []
+
+
 def test_without_durable_storage_no_commit_is_lost_with_the_memory_of_a_node(ray_3_nodes_12_gpus, tmp_path):
     """A node is killed at a random moment; its commits are fetched from the memory of its neighbour."""
     run = node_deaths.run_with_node_deaths(ray_3_nodes_12_gpus, tmp_path, seed=1)

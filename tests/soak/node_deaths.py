@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 from checks import MARK, assert_nothing_left, wait_until
 
+from dlrl_chaos.chaos import Chaos
 from dlrl_core import RLJob
 from dlrl_core.context import JobContext, default_store_url, open_store
 from dlrl_core.plan import ClusterView
@@ -168,16 +169,30 @@ def run_with_node_deaths(nodes: NodesWithOwnMemory, folder: Path, seed: int, *, 
 
 
 def _strike(nodes: NodesWithOwnMemory, handle: Any, chance: random.Random, *, zombie: bool) -> tuple[str, int]:
-    status = handle.status()
-    on = {one["node_id"] for one in status.workloads if one["node_id"] in nodes.living()}
-    if zombie:  # ranks alone: a trainer that is declared dead and lives on is another matter
-        on -= {status.view["trainer"]["node_id"]}
-    node = chance.choice(sorted(on))
+    on = {one["node_id"] for one in handle.status().workloads if one["node_id"] in nodes.living()}
+    is_trainers, is_alone = zombie and chance.random() < 0.8, chance.random() < 0.5
+    if is_trainers:
+        _move_trainer(handle, nodes.living() - on if is_alone else on)
+    trainer = handle.status().view["trainer"]["node_id"]
+    node = trainer if is_trainers else chance.choice(sorted(on))
     if zombie:
         _freeze_until_dead(nodes, handle, node)
     else:
         nodes.kill(node)
-    return ("frozen" if zombie else "killed"), committed(handle)
+    company = "" if node != trainer else " with the trainer" if node in on else " with the trainer alone"
+    return ("frozen" if zombie else "killed") + company, committed(handle)
+
+
+def _move_trainer(handle: Any, wanted: set[str]) -> None:
+    """Kill the trainer until Ray places it on one of these nodes."""
+    while (trainer := handle.status().view["trainer"])["node_id"] not in wanted:
+        Chaos("exact").inject("trainer", "kill")
+        wait_until(lambda old=trainer: _has_next_trainer(handle, old), "another trainer runs", LIMIT_S)
+
+
+def _has_next_trainer(handle: Any, old: dict[str, Any]) -> bool:
+    now = handle.status().view["trainer"]
+    return bool(now["state"] == "running" and now["incarnation"] > old["incarnation"])
 
 
 def _freeze_until_dead(nodes: NodesWithOwnMemory, handle: Any, node: str) -> None:

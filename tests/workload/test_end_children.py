@@ -35,3 +35,20 @@ def test_children_are_killed_and_their_shared_memory_goes(tmp_path):
 
     wait_until(lambda: not is_running(int(pid)), "the engine is gone")
     wait_until(lambda: not (Path("/dev/shm") / memory).exists(), "its shared memory too")
+
+
+TRAINER = """
+import subprocess, sys, time
+from dlrl_core.trainer.workload_directory import Lease
+
+child = subprocess.Popen(["sleep", "600"])
+print(child.pid, flush=True)
+Lease(term=0, until=time.monotonic() + 600).heard(False, time.monotonic())
+"""
+
+
+def test_a_trainer_whose_lease_is_refused_ends_with_its_children_and_says_why():
+    told = subprocess.run([sys.executable, "-c", TRAINER], check=False, capture_output=True, text=True, timeout=60)
+    assert told.returncode == 1
+    assert told.stderr == "dlrl: the trainer was replaced while it was out of reach; this process ends\n"
+    wait_until(lambda: not is_running(int(told.stdout)), "its child is gone")
