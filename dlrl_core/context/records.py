@@ -29,7 +29,7 @@ from dlrl_core.roles import RoleType
 from dlrl_core.spec.job_spec import validation_problems
 from dlrl_core.spec.role_values import FailoverScope
 
-SCHEMA = 5
+SCHEMA = 6
 """Number of the record format. Raised with every new field: a Master must not drop what it can't read."""
 _LARGEST_RESULT = 1024 * 1024
 """A larger result is in memory only: it is lost if the Master dies before the driver has it, and the driver says so."""
@@ -59,6 +59,10 @@ class FindingKind(enum.StrEnum):
     HUNG = "hung"
     """The process lives; its call takes too long, or it sends no reports."""
     USER_ERROR = "user_error"
+    START_FAILED = "start_failed"
+    """A process could not be started again."""
+    MASTER_FAILED = "master_failed"
+    """The Master met an error that it does not know; its process is restarted."""
     CALL_LOST = "call_lost"
     """A call that must not be repeated was interrupted."""
     COMMIT_LOST = "commit_lost"
@@ -99,6 +103,8 @@ class Incident(PersistedRecord):
     number: int
     """Counted from 1 through the whole run."""
     at: float = Field(default_factory=time.time)
+    steady_at: float = Field(default_factory=time.time)
+    """By the run's steady clock, which no step of the wall clock moves: budgets and durations are counted by it."""
     kind: FindingKind
     subject: str
     """The name of a workload, or 'trainer'."""
@@ -258,6 +264,8 @@ class WorkloadRecord(PersistedRecord):
     actor_id: str | None = None
     node_id: str | None = None
     pid: int | None = None
+    old_pid: int | None = None
+    """Of the process before it: the next one on the same node waits until that is gone."""
     device_ids: tuple[str, ...] = ()
     is_stateful: bool = False
     """Its class has save_state and load_state."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dlrl_core.context.records import FindingKind, Incident, JobRecord, Loss, Reason, WorkloadRecord
 from dlrl_core.failover.finding import Finding
 from dlrl_core.graph import downstream
-from dlrl_core.roles import TRAINER, RoleType
+from dlrl_core.roles import MASTER, TRAINER, RoleType
 from dlrl_core.spec import JobSpec
 from dlrl_core.spec.job_spec import RestartBudget
 from dlrl_core.spec.role_values import FailoverScope
@@ -29,6 +29,7 @@ class Situation:
     incidents: Sequence[Incident]
     """Of this run, oldest first."""
     now: float
+    """By the run's steady clock."""
     has_commit: bool
     stateful: frozenset[str] = frozenset()
     """Roles whose state is committed."""
@@ -51,10 +52,21 @@ def decide(finding: Finding, situation: Situation) -> FailoverDecision:
     if finding.kind is FindingKind.COMMIT_LOST:
         text = "training would begin again at step 1 beside trained models; that is not done unasked"
         return FailoverDecision(scope=FailoverScope.STOP, reason=Reason.COMMIT_LOST, explanation=text)
+    if finding.kind is FindingKind.MASTER_FAILED:
+        return _after_master(finding, situation)
     choose = _after_error if finding.kind is FindingKind.USER_ERROR else _after_death
     scope, reason, explanation = _within_budget(finding, situation, *choose(finding, situation))
     wait_s = _wait_s(finding, situation)
     return FailoverDecision(scope=scope, reason=reason, explanation=explanation, wait_s=wait_s)
+
+
+def _after_master(finding: Finding, situation: Situation) -> FailoverDecision:
+    """Its process alone, as often as any process may be restarted; no wider scope would help."""
+    recent = recent_restarts(situation.incidents, situation.budget, situation.now)
+    scope, reason, text = FailoverScope.WORKLOAD, Reason.DECLARED, "its next process adopts the job as it is"
+    if not workload_use(MASTER, recent, situation.budget).left:
+        scope, reason, text = FailoverScope.STOP, Reason.BUDGET_SPENT, "restarts of the master did not help"
+    return FailoverDecision(scope=scope, reason=reason, explanation=text, wait_s=_wait_s(finding, situation))
 
 
 _Choice = tuple[FailoverScope, Reason, str]
@@ -133,9 +145,14 @@ class BudgetUse:
         return max(0, self.allowed - self.used)
 
 
+def steady_now(incidents: Sequence[Incident], wall: float) -> float:
+    """The run's steady clock for a process that has not followed it: no step back of the wall clock moves it back."""
+    return incidents[-1].steady_at + max(0.0, wall - incidents[-1].at) if incidents else wall
+
+
 def recent_restarts(incidents: Sequence[Incident], budget: RestartBudget, now: float) -> list[Incident]:
     """The incidents within the window of the budget that led to a restart."""
-    return [one for one in incidents if one.scope is not FailoverScope.STOP and now - one.at <= budget.window_s]
+    return [one for one in incidents if one.scope is not FailoverScope.STOP and now - one.steady_at <= budget.window_s]
 
 
 def workload_use(name: str, recent: Sequence[Incident], budget: RestartBudget) -> BudgetUse:
@@ -234,7 +251,7 @@ def plan_recovery(
     is_trainer_over: bool,
 ) -> Recovery:
     """What the scope restarts. `is_trainer_over`: its `run` has ended, so it needs a new process in any case."""
-    if scope is FailoverScope.STOP:
+    if scope is FailoverScope.STOP or finding.subject == MASTER:
         return Recovery(names=frozenset())
     names = _restarted(finding.subject, scope, workloads, edges)
     is_trainer = scope is FailoverScope.JOB or finding.subject == TRAINER
@@ -267,13 +284,18 @@ def incident_of(
     recovery: Recovery,
     record: JobRecord,
     *,
+    now: float,
     node_id: str | None = None,
     stacks: str | None = None,
     chaos: str | None = None,
 ) -> Incident:
-    """The incident as it is written before anything is restarted. `node_id`: where a process died that counts."""
+    """The incident as it is written before anything is restarted. `node_id`: where a process died that counts.
+
+    `now` is by the run's steady clock.
+    """
     return Incident(
         number=record.incidents[-1].number + 1 if record.incidents else 1,
+        steady_at=now,
         kind=finding.kind,
         subject=finding.subject,
         message=finding.message,
@@ -297,8 +319,12 @@ def _loss(recovery: Recovery, *, has_commit: bool) -> Loss:
     return Loss.UNCOMMITTED if has_commit else Loss.EVERYTHING
 
 
-def completed(incident: Incident, ready_at: float, *, is_state_lost: bool) -> Incident:
-    """The incident when all processes are ready. `is_state_lost`: commits in the memory of a lost node are gone."""
+def completed(incident: Incident, now: float, *, is_state_lost: bool) -> Incident:
+    """The incident when all processes are ready. `is_state_lost`: commits in the memory of a lost node are gone.
+
+    `now` is by the run's steady clock.
+    """
+    ready_at = incident.at + now - incident.steady_at
     is_durable = is_state_lost and incident.loss is Loss.UNCOMMITTED
     loss = Loss.NOT_DURABLE if is_durable else incident.loss
     return incident.model_copy(update={"ready_at": ready_at, "loss": loss})

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import ray
 
@@ -142,13 +142,16 @@ class Master:
     async def _drive(self) -> None:
         """The whole life of the job, or what an earlier Master left of it."""
         from dlrl_core.master.beginning_and_end import written_ending
+        from dlrl_core.master.control_loop import MasterFailedError
 
-        ending = written_ending(self._context.record) or await self._work_until_stopped()
         try:
-            await self._loop.tear_down(ending)
-        finally:
-            self._ending = ending
-            self._ended.set()
+            ending = written_ending(self._context.record) or await self._work_until_stopped()
+        except MasterFailedError:
+            await self._write_all()
+            _vanish()  # Ray starts another one, which adopts the job
+        await self._loop.tear_down(ending)
+        self._ending = ending
+        self._ended.set()
 
     async def _work_until_stopped(self) -> JobEnding:
         work = asyncio.ensure_future(self._loop.run())
@@ -179,7 +182,7 @@ class Master:
 
     async def status(self) -> JobView:
         await self.opened()
-        return self._context.snapshot(reports=self._loop.reports)
+        return self._context.snapshot(reports=self._loop.detection.reports)
 
     async def stop(self, reason: str) -> None:
         """End the job; one whose record can't be reached too."""
@@ -203,11 +206,13 @@ class Master:
         while self._waiting:
             await asyncio.sleep(0.01)
         await asyncio.sleep(_GRACE_S)  # their answers are on the way
-        if self._loaded.is_set():
-            self._loop.end_processes()  # a slow driver may have started one again
-            await self._write_all()
-            self._store.close()
-        self._end_self()
+        try:
+            if self._loaded.is_set():
+                self._loop.end_processes()  # a slow driver may have started one again
+                await self._write_all()
+                self._store.close()
+        finally:
+            self._end_self()
 
     async def _write_all(self) -> None:
         """Write what still waits for the store; what it does not take in time is lost, and that is printed."""
@@ -262,7 +267,7 @@ class Master:
 
     async def report(self, report: ProcessReport) -> None:
         if self._loaded.is_set():
-            self._loop.reports[report.name] = report
+            self._loop.detection.hear(report)
 
     async def inject(self, fault: Fault) -> None:
         """Chaos: let this fault happen to the Master, or to its store."""
@@ -278,8 +283,8 @@ class Master:
         return time.time()
 
 
-def _vanish() -> None:
-    """End this process at once: another Master owns the job, as Ray had given up this one's node.
+def _vanish() -> NoReturn:
+    """End this process at once: another Master owns the job, as Ray had given up this one's node, or will own it.
 
     Not through Ray, which would end the other one: both are the same actor to it.
     """

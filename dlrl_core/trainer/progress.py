@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -55,6 +56,8 @@ class ProgressReport:
     """The last commit that counts, as JSON."""
     commits: CommitsReport | None = None
     sent_at: float = field(default_factory=time.time)
+    sequence: int = field(default_factory=itertools.count(1).__next__)
+    """Of the reports of one process; no clock is set back in it."""
 
 
 class Progress:

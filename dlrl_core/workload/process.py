@@ -33,6 +33,8 @@ _TRACKER = "multiprocessing.resource_tracker"
 _PORTS = range(20_000, 30_000)
 """Below the range from which the kernel assigns ports, so that it assigns none of these."""
 _LOOK_S = 1.0
+_GOES_S = 5.0
+_KILLED_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +88,7 @@ def report_of_process(
     call: tuple[str, float] | None = None,
     calls_done: int = 0,
 ) -> ProcessReport:
-    """The report of this process; `call` is the running method and when it began."""
+    """The report of this process; `call` is the running method and when it began, by the monotonic clock."""
     import psutil
     import ray
 
@@ -104,7 +106,7 @@ def report_of_process(
         offered_port=offered_port,
         state=state,
         call=method,
-        call_since=since,
+        call_s=None if since is None else time.monotonic() - since,
         calls_done=calls_done,
         memory_bytes=psutil.Process().memory_info().rss,
         sent_at=time.time(),
@@ -202,6 +204,25 @@ def call_at_end() -> None:
             call()
         except Exception:  # noqa: BLE001 - calls of adapters may raise anything, and this process ends
             traceback.print_exc()
+
+
+def end_predecessor(pid: int | None) -> None:
+    """Wait until an earlier process under this raylet is gone, and its memory free. One that stays, frozen, is killed.
+
+    Raises psutil.TimeoutExpired if that does not end it.
+    """
+    import psutil
+
+    try:
+        if pid is None or (process := psutil.Process(pid)).ppid() != os.getppid():
+            return  # another process has its number
+        try:
+            process.wait(_GOES_S)
+        except psutil.TimeoutExpired:
+            process.kill()
+            process.wait(_KILLED_S)
+    except psutil.NoSuchProcess:
+        return
 
 
 def end_with_node() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from master_parts import context_of, launch_of, nodes, plan_on, small_job
@@ -78,7 +79,7 @@ def moves_of(tmp_path, monkeypatch):
         monkeypatch.setattr(plan_and_reservation, "view_cluster", stand_in.view)
         monkeypatch.setattr(plan_and_reservation, "view_capacity", stand_in.view)
         monkeypatch.setattr(plan_and_reservation, "_LOOK_AGAIN_S", 0.01)
-        return NodeMoves(launch, spec, context, placing), placing, context
+        return NodeMoves(launch, spec, context, placing, time.time), placing, context
 
     return make
 

@@ -20,6 +20,7 @@ from dlrl_core.failover.policy import (
     recent_restarts,
     role_of,
     role_use,
+    steady_now,
     workload_use,
 )
 from dlrl_core.roles import MASTER, TRAINER
@@ -359,9 +360,13 @@ def _left_behind(step: int | None, committed: int | None) -> str:
     return f"those after step {committed}, the last one committed; it was in step {step}"
 
 
+def _recent(evidence: Evidence) -> list[Incident]:
+    return recent_restarts(evidence.incidents, evidence.budget, steady_now(evidence.incidents, evidence.at))
+
+
 def _budgets(evidence: Evidence) -> Iterator[BudgetUse]:
     """The job's budget, and each other one of which something is used; as of the end of a job that has ended."""
-    budget, recent = evidence.budget, recent_restarts(evidence.incidents, evidence.budget, evidence.at)
+    budget, recent = evidence.budget, _recent(evidence)
     for name in sorted({one.subject for one in recent}):
         if evidence.declared(role_of(name)) == FailoverScope.WORKLOAD:
             yield workload_use(name, recent, budget)
