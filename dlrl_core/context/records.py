@@ -138,6 +138,11 @@ class Incident(PersistedRecord):
         return None if self.ready_at is None else max(0.0, self.ready_at - self.at)
 
 
+def steady_now(incidents: Sequence[Incident]) -> float:
+    """The run's steady clock for a process that begins to follow it: no step back of the wall clock moves it back."""
+    return incidents[-1].steady_at + max(0.0, time.time() - incidents[-1].at) if incidents else time.time()
+
+
 def with_incident(incidents: Sequence[Incident], new: Incident) -> tuple[Incident, ...]:
     """The incidents with a new one; old ones are dropped, but never the last rollback, which counts as the epoch."""
     kept = (*incidents, new)[-_REMEMBERED:]

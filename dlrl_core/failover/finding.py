@@ -51,20 +51,13 @@ class TrainerGone:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StartFailed:
-    """A process could not be started again."""
+class MasterFailed:
+    """What the Master did raised an error that need not come again."""
 
     name: str
-    """The workload, or 'trainer'."""
+    """The workload or trainer that it was to start again; 'master' for an error that it does not know."""
     reason: str
     cause: RemoteCause | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class MasterFailed:
-    """The Master met an error that it does not know."""
-
-    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +68,7 @@ class CallLost:
     method: str
 
 
-Observation = WorkloadGone | WorkloadHangs | TrainerGone | TrainerOutcome | StartFailed | MasterFailed | CallLost
+Observation = WorkloadGone | WorkloadHangs | TrainerGone | TrainerOutcome | MasterFailed | CallLost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,14 +99,11 @@ def finding_of(seen: Observation, step: int | None) -> Finding:
         case TrainerGone():
             message = f"the trainer's process died{at}: {seen.reason}"
             return Finding(kind=FindingKind.PROCESS_DIED, subject=TRAINER, message=message, step=step)
-        case StartFailed():
-            message = f"'{seen.name}' could not be started again{at}: {seen.reason}"
-            return Finding(
-                kind=FindingKind.START_FAILED, subject=seen.name, message=message, step=step, cause=seen.cause
-            )
         case MasterFailed():
-            message = f"the master failed{at}: {seen.reason}"
-            return Finding(kind=FindingKind.MASTER_FAILED, subject=MASTER, message=message, step=step)
+            kind, what = FindingKind.START_FAILED, f"'{seen.name}' could not be started again"
+            if seen.name == MASTER:
+                kind, what = FindingKind.MASTER_FAILED, "the master failed"
+            return Finding(kind=kind, subject=seen.name, message=f"{what}{at}: {seen.reason}", step=step)
         case CallLost():
             message = f"'{seen.method}' of workload '{seen.name}' was interrupted{at} and must not be repeated"
             return Finding(kind=FindingKind.CALL_LOST, subject=seen.name, message=message, step=step)

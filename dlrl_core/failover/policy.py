@@ -52,21 +52,10 @@ def decide(finding: Finding, situation: Situation) -> FailoverDecision:
     if finding.kind is FindingKind.COMMIT_LOST:
         text = "training would begin again at step 1 beside trained models; that is not done unasked"
         return FailoverDecision(scope=FailoverScope.STOP, reason=Reason.COMMIT_LOST, explanation=text)
-    if finding.kind is FindingKind.MASTER_FAILED:
-        return _after_master(finding, situation)
     choose = _after_error if finding.kind is FindingKind.USER_ERROR else _after_death
     scope, reason, explanation = _within_budget(finding, situation, *choose(finding, situation))
     wait_s = _wait_s(finding, situation)
     return FailoverDecision(scope=scope, reason=reason, explanation=explanation, wait_s=wait_s)
-
-
-def _after_master(finding: Finding, situation: Situation) -> FailoverDecision:
-    """Its process alone, as often as any process may be restarted; no wider scope would help."""
-    recent = recent_restarts(situation.incidents, situation.budget, situation.now)
-    scope, reason, text = FailoverScope.WORKLOAD, Reason.DECLARED, "its next process adopts the job as it is"
-    if not workload_use(MASTER, recent, situation.budget).left:
-        scope, reason, text = FailoverScope.STOP, Reason.BUDGET_SPENT, "restarts of the master did not help"
-    return FailoverDecision(scope=scope, reason=reason, explanation=text, wait_s=_wait_s(finding, situation))
 
 
 _Choice = tuple[FailoverScope, Reason, str]
@@ -145,11 +134,6 @@ class BudgetUse:
         return max(0, self.allowed - self.used)
 
 
-def steady_now(incidents: Sequence[Incident], wall: float) -> float:
-    """The run's steady clock for a process that has not followed it: no step back of the wall clock moves it back."""
-    return incidents[-1].steady_at + max(0.0, wall - incidents[-1].at) if incidents else wall
-
-
 def recent_restarts(incidents: Sequence[Incident], budget: RestartBudget, now: float) -> list[Incident]:
     """The incidents within the window of the budget that led to a restart."""
     return [one for one in incidents if one.scope is not FailoverScope.STOP and now - one.steady_at <= budget.window_s]
@@ -193,6 +177,8 @@ def _within_budget(
         allowed = f"{uses[scope].used} restarts of scope '{scope}' within {budget.window_s:g} s"
         explanation = f"{allowed} are all that is allowed"
         scope = FailoverScope.JOB if scope is FailoverScope.ROLE else scope.wider
+        if finding.subject == MASTER:
+            scope = FailoverScope.STOP  # no wider restart would help it
         if _goes_back(scope) and not situation.has_commit:
             scope = FailoverScope.JOB
     return scope, reason, explanation
@@ -289,10 +275,7 @@ def incident_of(
     stacks: str | None = None,
     chaos: str | None = None,
 ) -> Incident:
-    """The incident as it is written before anything is restarted. `node_id`: where a process died that counts.
-
-    `now` is by the run's steady clock.
-    """
+    """The incident as it is written before anything is restarted. `node_id`: where a process died that counts."""
     return Incident(
         number=record.incidents[-1].number + 1 if record.incidents else 1,
         steady_at=now,
@@ -320,10 +303,7 @@ def _loss(recovery: Recovery, *, has_commit: bool) -> Loss:
 
 
 def completed(incident: Incident, now: float, *, is_state_lost: bool) -> Incident:
-    """The incident when all processes are ready. `is_state_lost`: commits in the memory of a lost node are gone.
-
-    `now` is by the run's steady clock.
-    """
+    """The incident when all processes are ready. `is_state_lost`: commits in the memory of a lost node are gone."""
     ready_at = incident.at + now - incident.steady_at
     is_durable = is_state_lost and incident.loss is Loss.UNCOMMITTED
     loss = Loss.NOT_DURABLE if is_durable else incident.loss

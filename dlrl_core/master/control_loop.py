@@ -7,23 +7,13 @@ one incident before anything is done, so that a restarted Master goes on from wh
 from __future__ import annotations
 
 import asyncio
-import time
 import traceback
 
 from ray.exceptions import RayError, RayTaskError
 
 from dlrl_core.context import FindingKind, Incident, JobContext, JobEnding, JobState, WorkloadState
 from dlrl_core.context.trainer_outcome import TrainerOutcome
-from dlrl_core.errors import (
-    ClusterError,
-    DlrlError,
-    JobError,
-    RemoteCause,
-    ReservationError,
-    StoreConflictError,
-    TrainerError,
-    WorkloadStartError,
-)
+from dlrl_core.errors import ContextError, DlrlError, JobError, ReservationError, StoreConflictError, WorkloadStartError
 from dlrl_core.failover import (
     CallLost,
     FailoverDecision,
@@ -31,7 +21,6 @@ from dlrl_core.failover import (
     Observation,
     Recovery,
     Situation,
-    StartFailed,
     TrainerGone,
     WorkloadGone,
     WorkloadHangs,
@@ -41,15 +30,14 @@ from dlrl_core.failover import (
     incident_of,
     plan_recovery,
 )
-from dlrl_core.failover.policy import completed, steady_now
+from dlrl_core.failover.policy import completed
 from dlrl_core.master.beginning_and_end import failed_by, said_by, tear_down, written_ending
 from dlrl_core.master.detection import Detection
 from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.master.plan_and_reservation import NodeMoves, PlanAndReservation
-from dlrl_core.master.process_launches import end_all
 from dlrl_core.master.trainer_process import TrainerProcess
 from dlrl_core.master.workload_processes import NodeLostError, ProcessDiedError, WorkloadProcesses, stacks_of
-from dlrl_core.roles import TRAINER
+from dlrl_core.roles import MASTER, TRAINER
 from dlrl_core.scheduler import workload_launcher
 from dlrl_core.spec import JobSpec
 from dlrl_core.spec.role_values import FailoverScope
@@ -57,8 +45,6 @@ from dlrl_core.trainer.workload_directory import DirectorySnapshot
 from dlrl_core.workload.fault import ChaosNotes
 
 _LOOK_S = 0.5
-_TRANSIENT = (ClusterError, TrainerError, WorkloadStartError, RayError, OSError)
-"""What may go wrong while processes are restarted, in user code, in Ray or on the network."""
 _LONGEST_STACKS = 20_000
 _DIED_ALONE = "it died while its master was being restarted"
 
@@ -75,22 +61,17 @@ class ControlLoop:
         self._context = context
         self._spec = JobSpec.from_json(launch.spec_json)
         self._reserved = PlanAndReservation(launch, self._spec, context)
-        self._moves = NodeMoves(launch, self._spec, context, self._reserved, self._now)
+        self._moves = NodeMoves(launch, self._spec, context, self._reserved)
         self._seen: asyncio.Queue[Observation] = asyncio.Queue()
         self._workloads = WorkloadProcesses(launch, self._spec, context, on_gone=self._seen.put_nowait)
         self.trainer = TrainerProcess(launch, self._spec, context, on_end=self._seen.put_nowait)
-        self.detection = Detection(self._spec, context, self._workloads, self._seen.put_nowait)
+        self.detection = Detection(self._spec, context, self._workloads, self._seen)
         self.chaos = ChaosNotes(context, is_allowed=self._spec.allow_chaos)
         self._detecting: asyncio.Task[None] | None = None
-        self._steady = steady_now(context.record.incidents, time.time()) - time.monotonic()
-        self._ready_at = self._now()
+        self._ready_at = context.now()
         self._moved: set[int] = set()
         """Nodes of the plan that were replaced since the last incident was completed, by index."""
         self._changed = asyncio.Event()
-
-    def _now(self) -> float:
-        """The run's steady clock."""
-        return self._steady + time.monotonic()
 
     # ---- the life of the job
 
@@ -116,8 +97,8 @@ class ControlLoop:
     async def _fail(self, error: Exception) -> JobEnding:
         """An ending if restarts of the Master did not help; else raises MasterFailedError, for a restart."""
         traceback.print_exception(error)
-        incident, recovery, decision = self.decided(MasterFailed(reason=said_by(error)))
-        ending = JobEnding(state=JobState.FAILED, why=incident.message, cause=RemoteCause.of(error))
+        incident, recovery, decision = self.decided(MasterFailed(name=MASTER, reason=said_by(error)))
+        ending = failed_by(error).model_copy(update={"why": incident.message})
         self._write(incident, recovery, ending)
         if incident.scope is FailoverScope.STOP:
             return ending
@@ -184,7 +165,7 @@ class ControlLoop:
             seen = await self._with_call(seen)
         stacks = await self._stacks_of(seen)
         incident, recovery, decision = self.decided(seen, stacks=stacks)
-        cause = seen.cause if isinstance(seen, TrainerOutcome | StartFailed) else None
+        cause = seen.cause if isinstance(seen, TrainerOutcome | MasterFailed) else None
         ending = JobEnding(state=JobState.FAILED, why=incident.message, cause=cause)
         self._write(incident, recovery, ending)
         if incident.scope is FailoverScope.STOP:
@@ -207,7 +188,7 @@ class ControlLoop:
         )
         node_id, chaos = self._node_of_death(seen), self.chaos.take(finding.subject)
         incident = incident_of(
-            finding, decision, recovery, record, now=self._now(), node_id=node_id, stacks=stacks, chaos=chaos
+            finding, decision, recovery, record, now=self._context.now(), node_id=node_id, stacks=stacks, chaos=chaos
         )
         return incident, recovery, decision
 
@@ -229,11 +210,11 @@ class ControlLoop:
     def _situation(self) -> Situation:
         record = self._context.record
         return Situation(
-            declared={str(role): scope for role, scope in declared_scopes(self._spec).items()},
+            declared={MASTER: FailoverScope.WORKLOAD, **{str(k): v for k, v in declared_scopes(self._spec).items()}},
             stateful=frozenset(str(one.role) for one in self._context.workloads.values() if one.is_stateful),
             budget=self._spec.restart_budget,
             incidents=record.incidents,
-            now=self._now(),
+            now=self._context.now(),
             has_commit=record.progress.commit_json is not None,
         )
 
@@ -283,16 +264,16 @@ class ControlLoop:
             await self._carry_out(names, is_first=is_first)
         except ProcessDiedError as error:
             self._observe_death(error.name, error.reason)
-        except ReservationError:
+        except (ContextError, ReservationError):
             raise
-        except _TRANSIENT as error:
+        except (DlrlError, RayError, OSError) as error:  # of user code, of Ray or of the network
             name = min(names | self._pending(), default=TRAINER)
             if isinstance(error, WorkloadStartError):
                 name = f"{error.role}-{error.rank}"
             if is_first or (name != TRAINER and not self._context.workloads[name].incarnation):
                 raise  # user code or a cluster that never worked
             cause = getattr(error, "cause", None)
-            self._seen.put_nowait(StartFailed(name=name, reason=said_by(error), cause=cause))
+            self._seen.put_nowait(MasterFailed(name=name, reason=said_by(error), cause=cause))
 
     def _observe_death(self, name: str, reason: str) -> None:
         if name not in self._context.workloads:
@@ -379,7 +360,7 @@ class ControlLoop:
         """Unless more was observed: answer the trainer, then write to open incidents that all is ready again."""
         if not self._seen.empty():
             return
-        self.detection.is_paused, self._ready_at = False, self._now()
+        self.detection.is_paused, self._ready_at = False, self._context.now()
         self._changed.set()
         self._complete_incidents()
 
@@ -392,10 +373,6 @@ class ControlLoop:
         if self._detecting is not None:
             self._detecting.cancel()
         await tear_down(self._launch, self._context, ending)
-
-    def end_processes(self) -> None:
-        """Kill what is left of the job's processes and release its reservation; harmless where nothing is."""
-        end_all(self._launch)
 
     def _enter(self, state: JobState, message: str) -> None:
         with self._context.change() as change:

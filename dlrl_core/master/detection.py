@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Iterable
+from asyncio import Queue
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from dlrl_core.context import JobContext, ProcessReport
 from dlrl_core.failover import WorkloadHangs
@@ -20,17 +22,15 @@ _LOOK_S = 0.5
 _OWN_PAUSE_S = 5.0
 """After a longer pause between two looks this process was stopped itself, and reports wait to be read."""
 
-OnHang = Callable[[WorkloadHangs], None]
-
 
 class Detection:
     """Keeps the last report of each workload, and has detectors look at them unless it `is_paused`."""
 
-    def __init__(self, spec: JobSpec, context: JobContext, workloads: WorkloadProcesses, on_hang: OnHang) -> None:
+    def __init__(self, spec: JobSpec, context: JobContext, workloads: WorkloadProcesses, seen: Queue[Any]) -> None:
         self._spec = spec
         self._context = context
         self._workloads = workloads
-        self._on_hang = on_hang
+        self._seen = seen
         self._heard: dict[str, float] = {}
         self._since = time.monotonic()
         self.reports: dict[str, ProcessReport] = {}
@@ -94,4 +94,4 @@ class Detection:
                 return
             found = replace(found, reason=f"{found.reason}, does not answer, and {reason}")
         self.hanging.add(found.actor_id)
-        self._on_hang(found)
+        self._seen.put_nowait(found)

@@ -10,6 +10,7 @@ import asyncio
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -123,19 +124,20 @@ class Master:
 
     async def _give_up(self) -> None:
         """The driver that submitted gets the reason and cleans up; if it is gone, the Master does."""
+        await asyncio.sleep(self._launch.limits.linger_s)
+        self._end_all()
+        self._end_self()
+
+    def _end_all(self) -> None:
         from dlrl_core.master.process_launches import end_all
 
-        await asyncio.sleep(self._launch.limits.linger_s)
         end_all(self._launch)
-        self._end_self()
 
     def _end_without_record(self) -> None:
         """A job whose record can't be reached is stopped: its processes are ended, and the record does not say so."""
-        from dlrl_core.master.process_launches import end_all
-
-        end_all(self._launch)
         from dlrl_core.context import JobEnding
 
+        self._end_all()
         self._ending = JobEnding(state=JobState.STOPPED, why=self._stop_reason)
         self._ended.set()
 
@@ -149,7 +151,10 @@ class Master:
         except MasterFailedError:
             await self._write_all()
             _vanish()  # Ray starts another one, which adopts the job
-        await self._loop.tear_down(ending)
+        try:
+            await self._loop.tear_down(ending)
+        except Exception:  # noqa: BLE001 - what can be ended is ended, and the driver must be told
+            traceback.print_exc()
         self._ending = ending
         self._ended.set()
 
@@ -208,7 +213,7 @@ class Master:
         await asyncio.sleep(_GRACE_S)  # their answers are on the way
         try:
             if self._loaded.is_set():
-                self._loop.end_processes()  # a slow driver may have started one again
+                self._end_all()  # a slow driver may have started one again
                 await self._write_all()
                 self._store.close()
         finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from dlrl_core.context import Incident, JobContext, JobState, WorkloadRecord
@@ -175,19 +175,11 @@ def failing_nodes(incidents: Sequence[Incident], budget: RestartBudget, now: flo
 class NodeMoves:
     """Finds another node and moves workloads there. Each move is written as a new plan before it is asked for."""
 
-    def __init__(
-        self,
-        launch: MasterLaunch,
-        spec: JobSpec,
-        context: JobContext,
-        reserved: PlanAndReservation,
-        now: Callable[[], float],
-    ) -> None:
+    def __init__(self, launch: MasterLaunch, spec: JobSpec, context: JobContext, reserved: PlanAndReservation) -> None:
         self._launch = launch
         self._spec = spec
         self._context = context
         self._reserved = reserved
-        self._now = now
         self._kept: set[str] = set()
         """Failing nodes of which the journal says that no other node can replace them."""
 
@@ -218,7 +210,7 @@ class NodeMoves:
         return group is not None and await reservation.is_granted(group, _GRANT_S)
 
     def _failing(self) -> dict[str, int]:
-        return failing_nodes(self._context.record.incidents, self._spec.restart_budget, self._now())
+        return failing_nodes(self._context.record.incidents, self._spec.restart_budget, self._context.now())
 
     async def _replace(self, index: int) -> None:
         old = self._plan.nodes[index]

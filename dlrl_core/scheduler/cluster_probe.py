@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 import ray
 from ray.util.placement_group import placement_group_table
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dlrl_core.plan import ClusterView, NodeView
 from dlrl_core.roles import job_of_namespace, job_of_reservation
 
-_STATE_S = 10.0
 _IDLE_S = 2.0
 
 
@@ -106,34 +106,29 @@ def restarts_of_this_actor() -> int:
 
 async def why_frozen(node_id: str, pid: int) -> str | None:
     """Why a process of that node is frozen; None if it runs, is gone, or the node does not tell in time."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
     pinned = NodeAffinitySchedulingStrategy(node_id, soft=False)
     look = ray.remote(num_cpus=0, max_retries=0)(_frozen_state).options(scheduling_strategy=pinned)
     try:
-        found: str | None = await asyncio.wait_for(look.remote(pid), _STATE_S)
+        return await asyncio.wait_for(look.remote(pid), 5 * _IDLE_S)
     except (TimeoutError, ray.exceptions.RayError):
         return None
-    return found
 
 
 def _frozen_state(pid: int) -> str | None:
-    """Run on the node of the process. A thread that waits for Python's lock uses CPU, as do those of Ray."""
+    """Run on the node of the process. A thread that waits for Python's lock runs at times, as do those of Ray."""
     import psutil
 
+    def ran_ns() -> int:
+        return sum(int(one.read_text().split()[0]) for one in Path(f"/proc/{pid}/task").glob("*/schedstat"))
+
     try:
-        before = _run_time_ns(pid)
+        before = ran_ns()  # 0 where the kernel does not tell
         time.sleep(_IDLE_S)
         if psutil.Process(pid).status() == psutil.STATUS_STOPPED:
             return "its process is stopped (SIGSTOP)"
-        return f"its process used no CPU for {_IDLE_S:g} s" if before and _run_time_ns(pid) == before else None
+        return f"its process did not run for {_IDLE_S:g} s" if before and ran_ns() == before else None
     except (OSError, psutil.Error):  # it, or one of its threads, has ended meanwhile
         return None
-
-
-def _run_time_ns(pid: int) -> int:
-    """How long all threads of the process have run; 0 where the kernel does not tell."""
-    return sum(int(one.read_text().split()[0]) for one in Path(f"/proc/{pid}/task").glob("*/schedstat"))
 
 
 def session_logs() -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -207,22 +208,16 @@ def call_at_end() -> None:
 
 
 def end_predecessor(pid: int | None) -> None:
-    """Wait until an earlier process under this raylet is gone, and its memory free. One that stays, frozen, is killed.
-
-    Raises psutil.TimeoutExpired if that does not end it.
-    """
+    """Wait until an earlier process under this raylet is gone, and its memory free. One that stays is killed."""
     import psutil
 
-    try:
-        if pid is None or (process := psutil.Process(pid)).ppid() != os.getppid():
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if pid is None or (old := psutil.Process(pid)).ppid() != os.getppid():
             return  # another process has its number
-        try:
-            process.wait(_GOES_S)
-        except psutil.TimeoutExpired:
-            process.kill()
-            process.wait(_KILLED_S)
-    except psutil.NoSuchProcess:
-        return
+        if psutil.wait_procs([old], timeout=_GOES_S)[1]:
+            old.kill()
+        if psutil.wait_procs([old], timeout=_KILLED_S)[1]:
+            raise ClusterError(f"its old process, pid {pid}, has not ended {_KILLED_S:g} s after it was killed")
 
 
 def end_with_node() -> None:

@@ -65,7 +65,7 @@ class JobStory:
             if self.context.record.state != "running":
                 change.job(state="running")
                 change.event("state", "the trainer runs", subject="job", state="running")
-        self.loop._ready_at = self.loop._now()
+        self.loop._ready_at = self.context.now()
         self.loop._complete_incidents()
 
     def comes_to(self, step: int, *, committed: int | None = None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 from master_parts import context_of, launch_of, nodes, plan_on, small_job
@@ -79,7 +78,7 @@ def moves_of(tmp_path, monkeypatch):
         monkeypatch.setattr(plan_and_reservation, "view_cluster", stand_in.view)
         monkeypatch.setattr(plan_and_reservation, "view_capacity", stand_in.view)
         monkeypatch.setattr(plan_and_reservation, "_LOOK_AGAIN_S", 0.01)
-        return NodeMoves(launch, spec, context, placing, time.time), placing, context
+        return NodeMoves(launch, spec, context, placing), placing, context
 
     return make
 
@@ -150,6 +149,26 @@ def test_a_lost_node_without_a_substitute_is_waited_for_in_sight_and_then_the_jo
     with pytest.raises(ReservationError, match="node a is lost, and no other node has"):
         asyncio.run(moves.replace_lost_nodes())
     assert "is lost, and no other node has" in context.record.waiting_for
+
+
+def test_a_job_with_a_commit_waits_for_a_node_without_limit_and_says_so(moves_of):
+    stand_in = ReservationsStandIn(living=[], grants={"b": 1})
+    moves, placing, context = moves_of(stand_in)
+    with context.change() as change:
+        change.progress(commit_json='{"step": 2}')
+
+    async def run() -> None:
+        waits = asyncio.ensure_future(moves.replace_lost_nodes())
+        _, pending = await asyncio.wait({waits}, timeout=1.0)  # the limit is 0.3 s
+        assert pending and "node a is lost, and no other node has" in context.record.waiting_for
+        stand_in.living.append("b")
+        await asyncio.wait_for(waits, 10)
+
+    asyncio.run(run())
+    assert placing.plan.nodes[0].node_id == "b" and context.record.waiting_for is None
+    assert [text.startswith("waiting for resources: node a is lost") for text in journal_of(context, "waiting")] == [
+        True
+    ]
 
 
 @pytest.mark.parametrize(

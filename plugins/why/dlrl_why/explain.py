@@ -20,7 +20,6 @@ from dlrl_core.failover.policy import (
     recent_restarts,
     role_of,
     role_use,
-    steady_now,
     workload_use,
 )
 from dlrl_core.roles import MASTER, TRAINER
@@ -118,6 +117,12 @@ class Evidence:
     def at(self) -> float:
         """The moment that counts: the end of the job, else now."""
         return self.view["ended_at"] or self.now
+
+    @property
+    def steady_at(self) -> float:
+        """The same by the run's steady clock."""
+        last = self.incidents[-1] if self.incidents else None
+        return self.at if last is None else last.steady_at + max(0.0, self.at - last.at)
 
     @cached_property
     def incidents(self) -> list[Incident]:
@@ -360,13 +365,9 @@ def _left_behind(step: int | None, committed: int | None) -> str:
     return f"those after step {committed}, the last one committed; it was in step {step}"
 
 
-def _recent(evidence: Evidence) -> list[Incident]:
-    return recent_restarts(evidence.incidents, evidence.budget, steady_now(evidence.incidents, evidence.at))
-
-
 def _budgets(evidence: Evidence) -> Iterator[BudgetUse]:
     """The job's budget, and each other one of which something is used; as of the end of a job that has ended."""
-    budget, recent = evidence.budget, _recent(evidence)
+    budget, recent = evidence.budget, recent_restarts(evidence.incidents, evidence.budget, evidence.steady_at)
     for name in sorted({one.subject for one in recent}):
         if evidence.declared(role_of(name)) == FailoverScope.WORKLOAD:
             yield workload_use(name, recent, budget)
