@@ -181,7 +181,6 @@ async def tear_down(launch: MasterLaunch, context: JobContext, ending: JobEnding
             os.environ.update(JobSpec.from_json(launch.spec_json).global_env)  # maybe with credentials of the storage
             last_first.push_async_callback(asyncio.to_thread, keeper.forget_durable, launch.durable_folder)
         last_first.callback(_close_record, context, ending)
-        # On this node; on others, their workloads have done it.
         last_first.push_async_callback(asyncio.to_thread, keeper.forget_run, launch.run_id)
         last_first.callback(end_all, launch)
         last_first.push_async_callback(_let_processes_clean_up, launch, context)

@@ -26,7 +26,6 @@ from dlrl_core.workload.actors import GONE, MasterHandle, death_reason
 from dlrl_core.workload.process import check_run
 
 _PING_S = 5.0
-_LOOK_AGAIN_S = 0.1
 
 
 class ProcessDiedError(Exception):
@@ -54,26 +53,6 @@ async def stacks_of(host: Any) -> str:
     except (TimeoutError, RayTaskError, *GONE) as error:
         return f"it does not answer: {type(error).__name__}"
     return stacks
-
-
-async def gone_within(hosts: Mapping[str, Any], grace_s: float) -> tuple[str, str] | None:
-    """The first process that is found to be gone within that time, and why; None if none is.
-
-    The death of a process may become known after the errors that it caused in others.
-    """
-    deadline = time.monotonic() + grace_s
-    while hosts:
-        pings = {name: asyncio.ensure_future(answer(host.ping.remote())) for name, host in hosts.items()}
-        await asyncio.wait(pings.values(), timeout=max(_LOOK_AGAIN_S, deadline - time.monotonic()))
-        for name, ping in pings.items():
-            error = ping.exception() if ping.done() else None
-            ping.cancel()
-            if isinstance(error, GONE):
-                return name, death_reason(error)
-        if time.monotonic() >= deadline:
-            return None
-        await asyncio.sleep(_LOOK_AGAIN_S)
-    return None
 
 
 async def replies_of(refs: Mapping[str, Any], *, doing: str, timeout_s: float) -> dict[str, Any]:
@@ -141,7 +120,7 @@ class WorkloadProcesses:
         self._on_gone = on_gone
         self._hosts: dict[str, Any] = {}
         self._facts: dict[str, ProcessReport] = {}
-        self._watches: dict[str, asyncio.Task[None]] = {}
+        self._watches: dict[str, asyncio.Task[str]] = {}
         self.tables: dict[RoleType, bytes] = {}
         self.master = MasterHandle(namespace=namespace_of(launch.job), name=MASTER)
         self._reserved: PlanAndReservation | None = None
@@ -299,15 +278,10 @@ class WorkloadProcesses:
 
     async def _check_others(self, error: WorkloadStartError, doing: str) -> None:
         """Raise ProcessDiedError if another process of the role died: then that is why this one could not start."""
-        others = {
-            name: host
-            for name, host in self._hosts.items()
-            if name.rpartition("-")[0] == error.role and name != f"{error.role}-{error.rank}"
-        }
-        gone = await gone_within(others, _DEATH_KNOWN_S)
-        if gone is not None:
-            name, reason = gone
-            raise ProcessDiedError(name, doing, reason) from None
+        others = {watch: name for name, watch in self._watches.items() if name.rpartition("-")[0] == error.role}
+        done, _ = await asyncio.wait(others, timeout=_DEATH_KNOWN_S, return_when=asyncio.FIRST_COMPLETED)
+        for watch in done:
+            raise ProcessDiedError(others[watch], doing, watch.result()) from None
 
     # ---- restarting
 
@@ -342,16 +316,17 @@ class WorkloadProcesses:
             old.cancel()
         self._watches[name] = asyncio.ensure_future(self._watched(name, self._hosts[name], self._facts[name].actor_id))
 
-    async def _watched(self, name: str, host: Any, actor_id: str) -> None:
-        """A death is noticed because this pending call fails."""
+    async def _watched(self, name: str, host: Any, actor_id: str) -> str:
+        """A death is noticed because this pending call fails; its reason."""
         try:
             await host.watch.remote()
-            return  # it was asked to end
+            return "it was asked to end"
         except GONE as error:
             reason = death_reason(error)
         except Exception as error:  # noqa: BLE001 - a watch that ends without an observation would let the job hang
             reason = f"it can no longer be watched: {type(error).__name__}: {error}"
         self._on_gone(WorkloadGone(name=name, reason=reason, actor_id=actor_id))
+        return reason
 
     def host_of(self, name: str) -> Any | None:
         """The process behind the name; None if there is none."""

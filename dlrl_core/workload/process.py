@@ -212,7 +212,7 @@ def end_predecessor(pid: int | None) -> None:
     import psutil
 
     with contextlib.suppress(psutil.NoSuchProcess):
-        if pid is None or (old := psutil.Process(pid)).ppid() != os.getppid():
+        if pid in (None, os.getpid()) or (old := psutil.Process(pid)).ppid() != os.getppid():
             return  # another process has its number
         if psutil.wait_procs([old], timeout=_GOES_S)[1]:
             old.kill()
