@@ -159,15 +159,12 @@ def written_ending(record: JobRecord) -> JobEnding | None:
 
 def failed_by(error: Exception) -> JobEnding:
     """The ending of a job that can't go on after this error."""
-    cause = getattr(error, "cause", None) if isinstance(error, DlrlError) else RemoteCause.of(error)
-    return JobEnding(state=JobState.FAILED, why=said_by(error), cause=cause)
-
-
-def said_by(error: Exception) -> str:
-    """What went wrong, in one sentence."""
+    cause: RemoteCause | None = RemoteCause.of(error)
     if isinstance(error, DlrlError):
-        return getattr(error, "summary", None) or str(error)
-    return death_reason(error) if isinstance(error, RayError) else f"{type(error).__name__}: {error}"
+        cause, why = getattr(error, "cause", None), getattr(error, "summary", None) or str(error)
+    else:
+        why = death_reason(error) if isinstance(error, RayError) else f"{type(error).__name__}: {error}"
+    return JobEnding(state=JobState.FAILED, why=why, cause=cause)
 
 
 async def tear_down(launch: MasterLaunch, context: JobContext, ending: JobEnding) -> None:

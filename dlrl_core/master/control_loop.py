@@ -31,7 +31,7 @@ from dlrl_core.failover import (
     plan_recovery,
 )
 from dlrl_core.failover.policy import completed
-from dlrl_core.master.beginning_and_end import failed_by, said_by, tear_down, written_ending
+from dlrl_core.master.beginning_and_end import failed_by, tear_down, written_ending
 from dlrl_core.master.detection import Detection
 from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.master.plan_and_reservation import NodeMoves, PlanAndReservation
@@ -47,10 +47,6 @@ from dlrl_core.workload.fault import ChaosNotes
 _LOOK_S = 0.5
 _LONGEST_STACKS = 20_000
 _DIED_ALONE = "it died while its master was being restarted"
-
-
-class MasterFailedError(Exception):
-    """This process can't go on with the job; the next one may."""
 
 
 class ControlLoop:
@@ -78,7 +74,7 @@ class ControlLoop:
     async def run(self) -> JobEnding:
         """From nothing, or from where an earlier Master left it, to the end of training.
 
-        Raises nothing but cancellation, StoreConflictError and MasterFailedError; `tear_down` comes after.
+        Raises what it does not know, for the next Master to adopt the job; else `tear_down` comes after.
         """
         try:
             self._detecting = asyncio.ensure_future(self.detection.run())
@@ -95,15 +91,16 @@ class ControlLoop:
             return await self._fail(error)
 
     async def _fail(self, error: Exception) -> JobEnding:
-        """An ending if restarts of the Master did not help; else raises MasterFailedError, for a restart."""
+        """The ending, if restarts of the Master did not help; else raises the error, when it is in the record."""
         traceback.print_exception(error)
-        incident, recovery, decision = self.decided(MasterFailed(name=MASTER, reason=said_by(error)))
-        ending = failed_by(error).model_copy(update={"why": incident.message})
+        ending = failed_by(error)
+        incident, recovery, decision = self.decided(MasterFailed(name=MASTER, reason=ending.why or ""))
+        ending = ending.model_copy(update={"why": incident.message})
         self._write(incident, recovery, ending)
         if incident.scope is FailoverScope.STOP:
             return ending
         await asyncio.sleep(decision.wait_s)
-        raise MasterFailedError from error
+        raise error
 
     async def _bring_up(self) -> None:
         """Start the job; or adopt what an earlier Master left, and complete what it had begun."""
@@ -272,8 +269,8 @@ class ControlLoop:
                 name = f"{error.role}-{error.rank}"
             if is_first or (name != TRAINER and not self._context.workloads[name].incarnation):
                 raise  # user code or a cluster that never worked
-            cause = getattr(error, "cause", None)
-            self._seen.put_nowait(MasterFailed(name=name, reason=said_by(error), cause=cause))
+            ending = failed_by(error)
+            self._seen.put_nowait(MasterFailed(name=name, reason=ending.why or "", cause=ending.cause))
 
     def _observe_death(self, name: str, reason: str) -> None:
         if name not in self._context.workloads:

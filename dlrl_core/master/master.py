@@ -144,11 +144,10 @@ class Master:
     async def _drive(self) -> None:
         """The whole life of the job, or what an earlier Master left of it."""
         from dlrl_core.master.beginning_and_end import written_ending
-        from dlrl_core.master.control_loop import MasterFailedError
 
         try:
             ending = written_ending(self._context.record) or await self._work_until_stopped()
-        except MasterFailedError:
+        except Exception:  # noqa: BLE001 - the control loop has written what there is to write about it
             await self._write_all()
             _vanish()  # Ray starts another one, which adopts the job
         try:
