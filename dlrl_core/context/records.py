@@ -60,7 +60,6 @@ class FindingKind(enum.StrEnum):
     """The process lives; its call takes too long, or it sends no reports."""
     USER_ERROR = "user_error"
     START_FAILED = "start_failed"
-    """A process could not be started again."""
     MASTER_FAILED = "master_failed"
     """The Master met an error that it does not know; its process is restarted."""
     CALL_LOST = "call_lost"
