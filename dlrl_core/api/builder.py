@@ -179,6 +179,10 @@ class RLJobBuilder:
         """Seconds; a call that takes longer is taken for dead; without it, no limit."""
         return self._set("hang_limit", seconds)
 
+    def silence_limit(self, seconds: float) -> Self:
+        """Seconds within which a frozen process is known; one that only holds Python's lock is not."""
+        return self._set("silence_limit", seconds)
+
     def concurrency(self, calls: int) -> Self:
         """How many calls of async def methods one workload runs side by side; more wait."""
         return self._set("concurrency", calls)

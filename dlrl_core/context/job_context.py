@@ -29,6 +29,7 @@ from dlrl_core.context.records import (
     read_job,
     read_workloads,
     record_text,
+    steady_now,
     workload_key,
 )
 from dlrl_core.context.redaction import redact
@@ -150,6 +151,7 @@ class JobContext:
         self._change_lock = threading.Lock()
         self._changing_thread: int | None = None
         self._on_events: Callable[[Sequence[JournalEvent]], None] = lambda _events: None
+        self._steady = steady_now(state.record.incidents) - time.monotonic()
 
     @classmethod
     def create(
@@ -193,6 +195,10 @@ class JobContext:
     @property
     def record(self) -> JobRecord:
         return self._state.record
+
+    def now(self) -> float:
+        """The run's steady clock, which no step of the wall clock moves."""
+        return self._steady + time.monotonic()
 
     @property
     def workloads(self) -> Mapping[str, WorkloadRecord]:

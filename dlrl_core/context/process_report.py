@@ -46,11 +46,11 @@ class ProcessReport:
     state: WorkloadState
     call: str | None = None
     """The method that runs now; None while it waits for one."""
-    call_since: float | None = None
-    """When that call began, in seconds since the epoch by the same clock as `sent_at`."""
+    call_s: float | None = None
+    """How long it has run."""
     calls_done: int = 0
     """Calls finished by this process."""
     memory_bytes: int
     """Resident memory of the process."""
     sent_at: float
-    """Seconds since the epoch, by the clock of the process's node."""
+    """Seconds since the epoch, by the clock of the process's node; to be shown, not compared with other clocks."""

@@ -58,6 +58,9 @@ class FindingKind(enum.StrEnum):
     HUNG = "hung"
     """The process lives; its call takes too long, or it sends no reports."""
     USER_ERROR = "user_error"
+    START_FAILED = "start_failed"
+    MASTER_FAILED = "master_failed"
+    """The Master met an error that it does not know; its process is restarted."""
     CALL_LOST = "call_lost"
     """A call that must not be repeated was interrupted."""
     COMMIT_LOST = "commit_lost"
@@ -98,6 +101,8 @@ class Incident(PersistedRecord):
     number: int
     """Counted from 1 through the whole run."""
     at: float = Field(default_factory=time.time)
+    steady_at: float = Field(default_factory=time.time)
+    """By the run's steady clock, which no step of the wall clock moves: budgets and durations are counted by it."""
     kind: FindingKind
     subject: str
     """The name of a workload, or 'trainer'."""
@@ -129,6 +134,11 @@ class Incident(PersistedRecord):
     def seconds(self) -> float | None:
         """From the decision until all was ready again."""
         return None if self.ready_at is None else max(0.0, self.ready_at - self.at)
+
+
+def steady_now(incidents: Sequence[Incident]) -> float:
+    """The run's steady clock for a process that begins to follow it: no step back of the wall clock moves it back."""
+    return incidents[-1].steady_at + max(0.0, time.time() - incidents[-1].at) if incidents else time.time()
 
 
 def with_incident(incidents: Sequence[Incident], new: Incident) -> tuple[Incident, ...]:
@@ -260,6 +270,8 @@ class WorkloadRecord(PersistedRecord):
     actor_id: str | None = None
     node_id: str | None = None
     pid: int | None = None
+    old_pid: int | None = None
+    """Of the process before it: the next one on the same node waits until that is gone."""
     device_ids: tuple[str, ...] = ()
     is_stateful: bool = False
     """Its class has save_state and load_state."""

@@ -3,6 +3,7 @@
 from dlrl_core.failover.finding import (
     CallLost,
     Finding,
+    MasterFailed,
     Observation,
     TrainerGone,
     WorkloadGone,
@@ -25,6 +26,7 @@ __all__ = [
     "CallLost",
     "FailoverDecision",
     "Finding",
+    "MasterFailed",
     "Observation",
     "Recovery",
     "Situation",

@@ -13,8 +13,8 @@ from dlrl_core.context.process_report import ProcessReport, WorkloadState
 from dlrl_core.context.records import FindingKind, WorkloadRecord
 from dlrl_core.context.trainer_outcome import TrainerOutcome
 from dlrl_core.errors import ErrorIdentity, RemoteCause
-from dlrl_core.roles import TRAINER
-from dlrl_core.spec import JobSpec
+from dlrl_core.roles import MASTER, TRAINER
+from dlrl_core.spec import JobSpec, RoleSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,8 @@ class WorkloadHangs:
     reason: str
     actor_id: str
     """Of the process that was judged."""
+    is_silent: bool = False
+    """Nothing was heard of it, which may have other reasons: the Master looks whether it is frozen before it acts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,16 @@ class TrainerGone:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MasterFailed:
+    """What the Master did raised an error that need not come again."""
+
+    name: str
+    """The workload or trainer that it was to start again; 'master' for an error that it does not know."""
+    reason: str
+    cause: RemoteCause | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class CallLost:
     """A call that must not be repeated was interrupted by a death."""
 
@@ -56,7 +68,7 @@ class CallLost:
     method: str
 
 
-Observation = WorkloadGone | WorkloadHangs | TrainerGone | TrainerOutcome | CallLost
+Observation = WorkloadGone | WorkloadHangs | TrainerGone | TrainerOutcome | MasterFailed | CallLost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +77,7 @@ class Finding:
 
     kind: FindingKind
     subject: str
-    """The workload's name, or 'trainer'."""
+    """The workload's name, 'trainer' or 'master'."""
     message: str
     step: int | None = None
     error: ErrorIdentity | None = None
@@ -87,6 +99,11 @@ def finding_of(seen: Observation, step: int | None) -> Finding:
         case TrainerGone():
             message = f"the trainer's process died{at}: {seen.reason}"
             return Finding(kind=FindingKind.PROCESS_DIED, subject=TRAINER, message=message, step=step)
+        case MasterFailed():
+            kind, what = FindingKind.START_FAILED, f"'{seen.name}' could not be started again"
+            if seen.name == MASTER:
+                kind, what = FindingKind.MASTER_FAILED, "the master failed"
+            return Finding(kind=kind, subject=seen.name, message=f"{what}{at}: {seen.reason}", step=step)
         case CallLost():
             message = f"'{seen.method}' of workload '{seen.name}' was interrupted{at} and must not be repeated"
             return Finding(kind=FindingKind.CALL_LOST, subject=seen.name, message=message, step=step)
@@ -107,47 +124,51 @@ def _kind_of(outcome: TrainerOutcome) -> FindingKind:
     return FindingKind.PROCESS_DIED if outcome.is_death else FindingKind.USER_ERROR
 
 
-_SILENCE_S = 30.0
+_SUSPECT = 0.5
+"""The share of a role's `silence_limit` after which a silent process is looked at: the look takes time too."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobLook:
-    """A job at one moment, as its Master knows it. Times are seconds since the epoch."""
+    """A job at one moment, as its Master knows it. Times are seconds by the Master's monotonic clock."""
 
     now: float
     since: float
-    """When this Master began to receive reports."""
+    """From when on reports can be expected: this Master began, something was restarted, or it was stopped itself."""
     spec: JobSpec
     workloads: Mapping[str, WorkloadRecord]
     reports: Mapping[str, ProcessReport]
     """The last report of each workload that sent one."""
+    heard: Mapping[str, float]
+    """When that report came."""
 
 
 def find_hangs(look: JobLook) -> Iterator[WorkloadHangs]:
     """Calls that run longer than the `hang_limit` of their role, and processes that send no reports.
 
-    Roles without a limit are not judged, nor are processes that are being started.
+    Processes that are being started are not judged.
     """
-    limits = {role.role: role.hang_limit for role in look.spec.roles if role.hang_limit is not None}
+    roles = {role.role: role for role in look.spec.roles}
     for record in look.workloads.values():
-        limit_s = limits.get(record.role)
-        if limit_s is None or record.state is not WorkloadState.READY or record.actor_id is None:
-            continue
-        reason = _hang(record, look.reports.get(record.name), look, limit_s)
-        if reason is not None:
-            yield WorkloadHangs(name=record.name, reason=reason, actor_id=record.actor_id)
+        if record.state is WorkloadState.READY and record.actor_id is not None:
+            yield from _hang(record, record.actor_id, roles[record.role], look)
 
 
-def _hang(record: WorkloadRecord, report: ProcessReport | None, look: JobLook, limit_s: float) -> str | None:
-    if report is None or report.pid != record.pid or report.incarnation != record.incarnation:
-        report, heard_at = None, max(record.since, look.since)
+def _hang(record: WorkloadRecord, actor_id: str, role: RoleSpec, look: JobLook) -> Iterator[WorkloadHangs]:
+    report, heard_at = look.reports.get(record.name), look.since
+    if report is not None and (report.pid, report.incarnation) == (record.pid, record.incarnation):
+        heard_at = max(heard_at, look.heard[record.name])
     else:
-        heard_at = report.sent_at
-    if report and report.call is not None and report.call_since is not None:
-        seconds = look.now - report.call_since
+        report = None
+    silent_s, limit_s = look.now - heard_at, role.hang_limit
+    is_silent = silent_s > role.silence_limit * _SUSPECT
+    if report and report.call is not None and limit_s is not None:
+        seconds = (report.call_s or 0.0) + (silent_s if is_silent else 0.0)  # it may have ended since the report
         if seconds > limit_s:
-            return f"its call '{report.call}' has run for {seconds:.0f} s (limit {limit_s:g} s)"
-    silence_s = max(_SILENCE_S, limit_s)
-    if look.now - heard_at > silence_s:
-        return f"it sent no report for {look.now - heard_at:.0f} s (limit {silence_s:g} s)"
-    return None
+            reason = f"its call '{report.call}' has run for {seconds:.0f} s (limit {limit_s:g} s)"
+            yield WorkloadHangs(name=record.name, reason=reason, actor_id=actor_id)
+            return
+    if is_silent:
+        is_sure = limit_s is not None and silent_s > max(limit_s, role.silence_limit)
+        reason = f"it sent no report for {silent_s:.0f} s"
+        yield WorkloadHangs(name=record.name, reason=reason, actor_id=actor_id, is_silent=not is_sure)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dlrl_core.context.records import FindingKind, Incident, JobRecord, Loss, Reason, WorkloadRecord
 from dlrl_core.failover.finding import Finding
 from dlrl_core.graph import downstream
-from dlrl_core.roles import TRAINER, RoleType
+from dlrl_core.roles import MASTER, TRAINER, RoleType
 from dlrl_core.spec import JobSpec
 from dlrl_core.spec.job_spec import RestartBudget
 from dlrl_core.spec.role_values import FailoverScope
@@ -29,6 +29,7 @@ class Situation:
     incidents: Sequence[Incident]
     """Of this run, oldest first."""
     now: float
+    """By the run's steady clock."""
     has_commit: bool
     stateful: frozenset[str] = frozenset()
     """Roles whose state is committed."""
@@ -135,7 +136,7 @@ class BudgetUse:
 
 def recent_restarts(incidents: Sequence[Incident], budget: RestartBudget, now: float) -> list[Incident]:
     """The incidents within the window of the budget that led to a restart."""
-    return [one for one in incidents if one.scope is not FailoverScope.STOP and now - one.at <= budget.window_s]
+    return [one for one in incidents if one.scope is not FailoverScope.STOP and now - one.steady_at <= budget.window_s]
 
 
 def workload_use(name: str, recent: Sequence[Incident], budget: RestartBudget) -> BudgetUse:
@@ -176,6 +177,8 @@ def _within_budget(
         allowed = f"{uses[scope].used} restarts of scope '{scope}' within {budget.window_s:g} s"
         explanation = f"{allowed} are all that is allowed"
         scope = FailoverScope.JOB if scope is FailoverScope.ROLE else scope.wider
+        if finding.subject == MASTER:
+            scope = FailoverScope.STOP  # no wider restart would help it
         if _goes_back(scope) and not situation.has_commit:
             scope = FailoverScope.JOB
     return scope, reason, explanation
@@ -234,7 +237,7 @@ def plan_recovery(
     is_trainer_over: bool,
 ) -> Recovery:
     """What the scope restarts. `is_trainer_over`: its `run` has ended, so it needs a new process in any case."""
-    if scope is FailoverScope.STOP:
+    if scope is FailoverScope.STOP or finding.subject == MASTER:
         return Recovery(names=frozenset())
     names = _restarted(finding.subject, scope, workloads, edges)
     is_trainer = scope is FailoverScope.JOB or finding.subject == TRAINER
@@ -267,6 +270,7 @@ def incident_of(
     recovery: Recovery,
     record: JobRecord,
     *,
+    now: float,
     node_id: str | None = None,
     stacks: str | None = None,
     chaos: str | None = None,
@@ -274,6 +278,7 @@ def incident_of(
     """The incident as it is written before anything is restarted. `node_id`: where a process died that counts."""
     return Incident(
         number=record.incidents[-1].number + 1 if record.incidents else 1,
+        steady_at=now,
         kind=finding.kind,
         subject=finding.subject,
         message=finding.message,
@@ -297,8 +302,9 @@ def _loss(recovery: Recovery, *, has_commit: bool) -> Loss:
     return Loss.UNCOMMITTED if has_commit else Loss.EVERYTHING
 
 
-def completed(incident: Incident, ready_at: float, *, is_state_lost: bool) -> Incident:
+def completed(incident: Incident, now: float, *, is_state_lost: bool) -> Incident:
     """The incident when all processes are ready. `is_state_lost`: commits in the memory of a lost node are gone."""
+    ready_at = incident.at + now - incident.steady_at
     is_durable = is_state_lost and incident.loss is Loss.UNCOMMITTED
     loss = Loss.NOT_DURABLE if is_durable else incident.loss
     return incident.model_copy(update={"ready_at": ready_at, "loss": loss})

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import ray
-from ray.exceptions import RayTaskError
+from ray.exceptions import RayError
 
 from dlrl_core.context import JobContext, JobEnding, JobRecord, JobState, Store, TrainerState, WorkloadState
 from dlrl_core.errors import ClusterError, DlrlError, JobExistsError, RemoteCause, StoreError, StoreUnavailableError
@@ -28,7 +28,7 @@ from dlrl_core.scheduler import workload_launcher
 from dlrl_core.scheduler.cluster_probe import no_answer
 from dlrl_core.scheduler.workload_launcher import processes_of
 from dlrl_core.spec import JobSpec
-from dlrl_core.workload.actors import GONE, death_reason
+from dlrl_core.workload.actors import death_reason
 from dlrl_core.workload.state_keeper import keeper_class
 
 _PROBE_S = 2.0
@@ -162,30 +162,33 @@ def failed_by(error: Exception) -> JobEnding:
     cause: RemoteCause | None = RemoteCause.of(error)
     if isinstance(error, DlrlError):
         cause, why = getattr(error, "cause", None), getattr(error, "summary", None) or str(error)
-    elif isinstance(error, (RayTaskError, *GONE)):
-        why = death_reason(error)
     else:
-        why = f"the master failed: {type(error).__name__}: {error}"
+        why = death_reason(error) if isinstance(error, RayError) else f"{type(error).__name__}: {error}"
     return JobEnding(state=JobState.FAILED, why=why, cause=cause)
 
 
 async def tear_down(launch: MasterLaunch, context: JobContext, ending: JobEnding) -> None:
-    """Write how the job ends; kill and release everything, whatever state it is in; then write that it has ended."""
-    if context.record.ending is None and not context.record.state.is_final:
-        with context.change() as change:
-            change.job(ending=ending.kept())
-    await _let_processes_clean_up(launch, context)
-    end_all(launch)
+    """Write how the job ends; kill and release everything, whatever state it is in; then write that it has ended.
+
+    Each part is done, whatever those before it raise; that is raised at the end.
+    """
     keeper = keeper_class(launch.state_keeper)
-    await asyncio.to_thread(keeper.forget_run, launch.run_id)  # on this node; on others, their workloads have done it
-    if not context.record.state.is_final:
-        _close_record(context, ending)
-    if ending.state is JobState.FINISHED and launch.durable_folder is not None:
-        os.environ.update(JobSpec.from_json(launch.spec_json).global_env)  # credentials of the storage may be there
-        await asyncio.to_thread(keeper.forget_durable, launch.durable_folder)
+    async with contextlib.AsyncExitStack() as last_first:
+        if ending.state is JobState.FINISHED and launch.durable_folder is not None:
+            os.environ.update(JobSpec.from_json(launch.spec_json).global_env)  # maybe with credentials of the storage
+            last_first.push_async_callback(asyncio.to_thread, keeper.forget_durable, launch.durable_folder)
+        last_first.callback(_close_record, context, ending)
+        last_first.push_async_callback(asyncio.to_thread, keeper.forget_run, launch.run_id)
+        last_first.callback(end_all, launch)
+        last_first.push_async_callback(_let_processes_clean_up, launch, context)
+        if context.record.ending is None and not context.record.state.is_final:
+            with context.change() as change:
+                change.job(ending=ending.kept())
 
 
 def _close_record(context: JobContext, ending: JobEnding) -> None:
+    if context.record.state.is_final:
+        return
     with context.change() as change:
         for name, workload in context.workloads.items():
             if workload.state is not WorkloadState.DEAD:

@@ -7,16 +7,18 @@ one incident before anything is done, so that a restarted Master goes on from wh
 from __future__ import annotations
 
 import asyncio
-import sys
-import time
-from collections.abc import Awaitable, Callable, Iterable
+import traceback
+from collections.abc import Awaitable, Callable
 
-from dlrl_core.context import FindingKind, Incident, JobContext, JobEnding, JobState, ProcessReport, WorkloadState
+from ray.exceptions import RayError, RayTaskError
+
+from dlrl_core.context import FindingKind, Incident, JobContext, JobEnding, JobState, WorkloadState
 from dlrl_core.context.trainer_outcome import TrainerOutcome
-from dlrl_core.errors import JobError, StoreConflictError
+from dlrl_core.errors import ContextError, DlrlError, JobError, ReservationError, StoreConflictError, WorkloadStartError
 from dlrl_core.failover import (
     CallLost,
     FailoverDecision,
+    MasterFailed,
     Observation,
     Recovery,
     Situation,
@@ -29,16 +31,14 @@ from dlrl_core.failover import (
     incident_of,
     plan_recovery,
 )
-from dlrl_core.failover.finding import JobLook
 from dlrl_core.failover.policy import completed
 from dlrl_core.master.beginning_and_end import failed_by, tear_down, written_ending
+from dlrl_core.master.detection import Detection
 from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.master.plan_and_reservation import NodeMoves, PlanAndReservation
-from dlrl_core.master.process_launches import end_all
-from dlrl_core.master.trainer_process import TrainerDiedError, TrainerProcess
+from dlrl_core.master.trainer_process import TrainerProcess
 from dlrl_core.master.workload_processes import NodeLostError, ProcessDiedError, WorkloadProcesses, stacks_of
-from dlrl_core.plugin import plugin_host
-from dlrl_core.roles import TRAINER
+from dlrl_core.roles import MASTER, TRAINER
 from dlrl_core.scheduler import workload_launcher
 from dlrl_core.spec import JobSpec
 from dlrl_core.spec.role_values import FailoverScope
@@ -63,26 +63,23 @@ class ControlLoop:
         self._seen: asyncio.Queue[Observation] = asyncio.Queue()
         self._workloads = WorkloadProcesses(launch, self._spec, context, on_gone=self._seen.put_nowait)
         self.trainer = TrainerProcess(launch, self._spec, context, on_end=self._seen.put_nowait)
+        self.detection = Detection(self._spec, context, self._workloads, self._seen)
         self.chaos = ChaosNotes(context, is_allowed=self._spec.allow_chaos)
         self._detecting: asyncio.Task[None] | None = None
-        self._hanging: set[str] = set()
-        """Actor ids of processes that a detector judged to hang, and that wait to be handled."""
-        self._since = self._ready_at = time.time()
+        self._ready_at = context.now()
         self._moved: set[int] = set()
         """Nodes of the plan that were replaced since the last incident was completed, by index."""
-        self._is_recovering = True
         self._changed = asyncio.Event()
-        self.reports: dict[str, ProcessReport] = {}
 
     # ---- the life of the job
 
     async def run(self) -> JobEnding:
         """From nothing, or from where an earlier Master left it, to the end of training.
 
-        Raises nothing but cancellation and StoreConflictError; `tear_down` comes after.
+        Raises what it does not know, for the next Master to adopt the job; else `tear_down` comes after.
         """
         try:
-            self._detecting = asyncio.ensure_future(self._detect())
+            self._detecting = asyncio.ensure_future(self.detection.run())
             await self._bring_up()
             self._become_stable()
             concurrencies = {role.concurrency for role in self._spec.roles}
@@ -90,8 +87,22 @@ class ControlLoop:
             return await self._handle_observations()
         except StoreConflictError:
             raise  # another Master owns the job now: this one must not end it
-        except Exception as error:  # noqa: BLE001 - whatever went wrong here, the job must still be torn down
+        except (DlrlError, RayTaskError) as error:
             return failed_by(error)
+        except Exception as error:  # noqa: BLE001 - this process may be the cause: another one goes on from the record
+            return await self._fail(error)
+
+    async def _fail(self, error: Exception) -> JobEnding:
+        """The ending, if restarts of the Master did not help; else raises the error, when it is in the record."""
+        traceback.print_exception(error)
+        ending = failed_by(error)
+        incident, recovery, decision = self.decided(MasterFailed(name=MASTER, reason=ending.why or ""))
+        ending = ending.model_copy(update={"why": incident.message})
+        self._write(incident, recovery, ending)
+        if incident.scope is FailoverScope.STOP:
+            return ending
+        await asyncio.sleep(decision.wait_s)
+        raise error
 
     async def _bring_up(self) -> None:
         """Start the job; or adopt what an earlier Master left, and complete what it had begun."""
@@ -117,7 +128,7 @@ class ControlLoop:
         trainer = found.pop(TRAINER, None)
         for name in await self._workloads.adopt(found):
             self._observe_death(name, _DIED_ALONE)
-        pending = {name for name, one in self._context.workloads.items() if one.state is not WorkloadState.READY}
+        pending = self._pending()
         is_trainer_there = await self.trainer.is_adopted(trainer)
         with self._context.change() as change:
             change.event("adopted", f"{self._workloads.size} workloads go on as they are", subject="master")
@@ -126,14 +137,17 @@ class ControlLoop:
         elif not self.trainer.is_due:
             self.trainer.report_gone(_DIED_ALONE)
         if pending or self.trainer.is_due:
-            await self._attempt(frozenset(pending))
+            await self._attempt(pending)
+
+    def _pending(self) -> frozenset[str]:
+        return frozenset(name for name, one in self._context.workloads.items() if one.state is not WorkloadState.READY)
 
     # ---- observation -> finding -> decision -> recovery
 
     async def _handle_observations(self) -> JobEnding:
         while True:
             seen = await self._seen.get()
-            self._is_recovering = True
+            self.detection.is_paused = True
             ending = await self._handle(seen)
             if ending is not None:
                 return ending
@@ -150,7 +164,7 @@ class ControlLoop:
             seen = await self._with_call(seen)
         stacks = await self._stacks_of(seen)
         incident, recovery, decision = self.decided(seen, stacks=stacks)
-        cause = seen.cause if isinstance(seen, TrainerOutcome) else None
+        cause = seen.cause if isinstance(seen, TrainerOutcome | MasterFailed) else None
         ending = JobEnding(state=JobState.FAILED, why=incident.message, cause=cause)
         self._write(incident, recovery, ending)
         if incident.scope is FailoverScope.STOP:
@@ -174,13 +188,15 @@ class ControlLoop:
             is_trainer_over=isinstance(seen, TrainerOutcome),
         )
         node_id, chaos = self._node_of_death(seen), self.chaos.take(finding.subject)
-        incident = incident_of(finding, decision, recovery, record, node_id=node_id, stacks=stacks, chaos=chaos)
+        incident = incident_of(
+            finding, decision, recovery, record, now=self._context.now(), node_id=node_id, stacks=stacks, chaos=chaos
+        )
         return incident, recovery, decision
 
     def _is_news(self, seen: Observation) -> bool:
         """Whether it is about a process that was not replaced since."""
         if isinstance(seen, WorkloadHangs):
-            self._hanging.discard(seen.actor_id)
+            self.detection.hanging.discard(seen.actor_id)
         if isinstance(seen, WorkloadGone | WorkloadHangs):
             return (self._context.workloads[seen.name].actor_id or "") == seen.actor_id
         if isinstance(seen, TrainerGone | TrainerOutcome):
@@ -195,11 +211,11 @@ class ControlLoop:
     def _situation(self) -> Situation:
         record = self._context.record
         return Situation(
-            declared={str(role): scope for role, scope in declared_scopes(self._spec).items()},
+            declared={MASTER: FailoverScope.WORKLOAD, **{str(k): v for k, v in declared_scopes(self._spec).items()}},
             stateful=frozenset(str(one.role) for one in self._context.workloads.values() if one.is_stateful),
             budget=self._spec.restart_budget,
             incidents=record.incidents,
-            now=time.time(),
+            now=self._context.now(),
             has_commit=record.progress.commit_json is not None,
         )
 
@@ -228,8 +244,15 @@ class ControlLoop:
             if incident.scope is FailoverScope.JOB and record.state is JobState.RUNNING:
                 change.job(state=JobState.STARTING)
             for name in recovery.names:
-                incarnation = self._context.workloads[name].incarnation + 1
-                change.workload(name, state=WorkloadState.STARTING, incarnation=incarnation, actor_id=None, pid=None)
+                old = self._context.workloads[name]
+                change.workload(
+                    name,
+                    state=WorkloadState.STARTING,
+                    incarnation=old.incarnation + 1,
+                    actor_id=None,
+                    pid=None,
+                    old_pid=old.pid or old.old_pid,
+                )
             if recovery.with_trainer:
                 incarnation = record.trainer.incarnation + 1
                 change.trainer(state="starting", incarnation=incarnation, pid=None)  # `until_alone` needs actor_id
@@ -242,10 +265,21 @@ class ControlLoop:
             await self._carry_out(names, is_first=is_first)
         except ProcessDiedError as error:
             self._observe_death(error.name, error.reason)
-        except TrainerDiedError as error:
-            self.trainer.report_gone(f"while it was starting: {error}")
+        except (ContextError, ReservationError):
+            raise
+        except (DlrlError, RayError, OSError) as error:  # of user code, of Ray or of the network
+            name = min(names | self._pending(), default=TRAINER)
+            if isinstance(error, WorkloadStartError):
+                name = f"{error.role}-{error.rank}"
+            if is_first or (name != TRAINER and not self._context.workloads[name].incarnation):
+                raise  # user code or a cluster that never worked
+            ending = failed_by(error)
+            self._seen.put_nowait(MasterFailed(name=name, reason=ending.why or "", cause=ending.cause))
 
     def _observe_death(self, name: str, reason: str) -> None:
+        if name not in self._context.workloads:
+            self.trainer.report_gone(f"while it was starting: {reason}")
+            return
         actor_id = self._context.workloads[name].actor_id or ""
         self._seen.put_nowait(WorkloadGone(name=name, reason=reason, actor_id=actor_id))
 
@@ -271,7 +305,7 @@ class ControlLoop:
         self.trainer.start(self._reserved.plan)
 
     async def _start_workloads(self, names: frozenset[str], *, is_first: bool) -> None:
-        pending = {name for name, one in self._context.workloads.items() if one.state is not WorkloadState.READY}
+        pending = self._pending()
         if is_first:  # existing actors were started ahead by the driver: they are used
             await self._workloads.start(names | pending)
         elif names | pending:
@@ -291,46 +325,8 @@ class ControlLoop:
         self._moved = set()
         with self._context.change(is_awaited=False) as change:
             for one in self._context.record.incidents:
-                if one.ready_at is None and one.at <= self._ready_at:
+                if one.ready_at is None and one.steady_at <= self._ready_at:
                     change.incident(completed(one, self._ready_at, is_state_lost=is_state_lost))
-
-    # ---- detectors
-
-    async def _detect(self) -> None:
-        """Look at the job again and again; what a detector finds is an observation like any other."""
-        detectors = await asyncio.to_thread(lambda: plugin_host().detectors())
-        failed: set[str] = set()
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            if self._is_recovering:
-                continue  # judged again when all is ready: a call may end until then
-            look = self._look()
-            for name, detector in detectors.items():
-                try:
-                    self._observe(detector(look))
-                except Exception as error:  # noqa: BLE001 - code of a plugin: the other detectors must go on
-                    if name not in failed:
-                        failed.add(name)
-                        text = f"dlrl: detector '{name}' failed: {type(error).__name__}: {error}"
-                        print(text, file=sys.stderr, flush=True)
-
-    def _look(self) -> JobLook:
-        return JobLook(
-            now=time.time(),
-            since=self._since,
-            spec=self._spec,
-            workloads=self._context.workloads,
-            reports=self.reports,
-        )
-
-    def _observe(self, hangs: Iterable[WorkloadHangs]) -> None:
-        """Queue each process that was judged to hang, once. Raises TypeError for what is no judgement on a workload."""
-        for found in hangs:
-            if not isinstance(found, WorkloadHangs) or found.name not in self._context.workloads:
-                raise TypeError(f"it must yield WorkloadHangs of workloads of the job, not {found!r}")
-            if found.actor_id not in self._hanging:
-                self._hanging.add(found.actor_id)
-                self._seen.put_nowait(found)
 
     # ---- asked by the trainer
 
@@ -349,11 +345,11 @@ class ControlLoop:
 
     def escalate(self, name: str, method: str) -> None:
         """A call was interrupted that must not be repeated: the trainer has to go back to its last commit."""
-        self._is_recovering = True
+        self.detection.is_paused = True
         self._seen.put_nowait(CallLost(name=name, method=method))
 
     async def _until_stable(self) -> None:
-        while self._is_recovering or not self._seen.empty():
+        while self.detection.is_paused or not self._seen.empty():
             self._changed.clear()
             try:
                 await asyncio.wait_for(self._changed.wait(), _LOOK_S)
@@ -365,7 +361,7 @@ class ControlLoop:
         """Unless more was observed: answer the trainer, then write to open incidents that all is ready again."""
         if not self._seen.empty():
             return
-        self._is_recovering, self._ready_at = False, time.time()
+        self.detection.is_paused, self._ready_at = False, self._context.now()
         self._changed.set()
         self._complete_incidents()
 
@@ -378,10 +374,6 @@ class ControlLoop:
         if self._detecting is not None:
             self._detecting.cancel()
         await tear_down(self._launch, self._context, ending)
-
-    def end_processes(self) -> None:
-        """Kill what is left of the job's processes and release its reservation; harmless where nothing is."""
-        end_all(self._launch)
 
     def _enter(self, state: JobState, message: str) -> None:
         with self._context.change() as change:

@@ -11,8 +11,9 @@ import contextlib
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import ray
 
@@ -123,19 +124,20 @@ class Master:
 
     async def _give_up(self) -> None:
         """The driver that submitted gets the reason and cleans up; if it is gone, the Master does."""
+        await asyncio.sleep(self._launch.limits.linger_s)
+        self._end_all()
+        self._end_self()
+
+    def _end_all(self) -> None:
         from dlrl_core.master.process_launches import end_all
 
-        await asyncio.sleep(self._launch.limits.linger_s)
         end_all(self._launch)
-        self._end_self()
 
     def _end_without_record(self) -> None:
         """A job whose record can't be reached is stopped: its processes are ended, and the record does not say so."""
-        from dlrl_core.master.process_launches import end_all
-
-        end_all(self._launch)
         from dlrl_core.context import JobEnding
 
+        self._end_all()
         self._ending = JobEnding(state=JobState.STOPPED, why=self._stop_reason)
         self._ended.set()
 
@@ -143,13 +145,18 @@ class Master:
         """The whole life of the job, or what an earlier Master left of it."""
         from dlrl_core.master.beginning_and_end import written_ending
 
-        ending = written_ending(self._context.record) or await self._work_until_stopped()
+        try:
+            ending = written_ending(self._context.record) or await self._work_until_stopped()
+        except Exception:  # noqa: BLE001 - the control loop has written what there is to write about it
+            await self._write_all()
+            _vanish()  # Ray starts another one, which adopts the job
         try:
             await self._loop.tear_down(ending)
-        finally:
-            await self._write_all()
-            self._ending = ending
-            self._ended.set()
+        except Exception:  # noqa: BLE001 - what can be ended is ended, and the driver must be told
+            traceback.print_exc()
+        await self._write_all()
+        self._ending = ending
+        self._ended.set()
 
     async def _work_until_stopped(self) -> JobEnding:
         work = asyncio.ensure_future(self._loop.run())
@@ -180,7 +187,7 @@ class Master:
 
     async def status(self) -> JobView:
         await self.opened()
-        return self._context.snapshot(reports=self._loop.reports)
+        return self._context.snapshot(reports=self._loop.detection.reports)
 
     async def stop(self, reason: str) -> None:
         """End the job; one whose record can't be reached too."""
@@ -204,11 +211,13 @@ class Master:
         while self._waiting:
             await asyncio.sleep(0.01)
         await asyncio.sleep(_GRACE_S)  # their answers are on the way
-        if self._loaded.is_set():
-            self._loop.end_processes()  # a slow driver may have started one again
-            await asyncio.to_thread(self._sinks.close)
-            self._store.close()
-        self._end_self()
+        try:
+            if self._loaded.is_set():
+                self._end_all()  # a slow driver may have started one again
+                await asyncio.to_thread(self._sinks.close)
+                self._store.close()
+        finally:
+            self._end_self()
 
     async def _write_all(self) -> None:
         """Write what still waits for the store. What it does not take in time is lost: that is printed, and `status`
@@ -281,7 +290,7 @@ class Master:
         record = self._context.workloads[report.name]
         is_current = report.incarnation >= record.incarnation and record.actor_id in (None, report.actor_id)
         if is_current:
-            self._loop.reports[report.name] = report
+            self._loop.detection.hear(report)
         return is_current and not self._ended.is_set()
 
     async def inject(self, fault: Fault) -> None:
@@ -298,8 +307,8 @@ class Master:
         return time.time()
 
 
-def _vanish() -> None:
-    """End this process at once: another Master owns the job, as Ray had given up this one's node.
+def _vanish() -> NoReturn:
+    """End this process at once: another Master owns the job, as Ray had given up this one's node, or will own it.
 
     Not through Ray, which would end the other one: both are the same actor to it.
     """

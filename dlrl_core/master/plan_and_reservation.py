@@ -190,8 +190,8 @@ class NodeMoves:
     async def replace_lost_nodes(self) -> set[int]:
         """Replace each node of the plan that is gone by a spare, or by a free node; the indices of those replaced.
 
-        Raises ReservationError with what is missing if there is none within the limit. A node that lives but fails
-        too often is left only if another one is there now.
+        A job with a commit waits without limit; without one, ReservationError with what is missing after the limit.
+        A node that lives but fails too often is left only if another one is there now.
         """
         living, before = await asyncio.to_thread(_living), self._plan.nodes
         for index in range(len(self._plan.nodes)):
@@ -210,7 +210,7 @@ class NodeMoves:
         return group is not None and await reservation.is_granted(group, _GRANT_S)
 
     def _failing(self) -> dict[str, int]:
-        return failing_nodes(self._context.record.incidents, self._spec.restart_budget, time.time())
+        return failing_nodes(self._context.record.incidents, self._spec.restart_budget, self._context.now())
 
     async def _replace(self, index: int) -> None:
         old = self._plan.nodes[index]
@@ -221,7 +221,7 @@ class NodeMoves:
             self._reserved.record_waiting(
                 f"node {old.shown} is lost, and no other node has {needs} free for role {roles}"
             )
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline and self._context.record.progress.commit_json is None:
                 raise ReservationError(self._reserved.overdue())
             await asyncio.sleep(_LOOK_AGAIN_S)
             if index in self._reserved.moves and await self._stands(index, await asyncio.to_thread(_living)):

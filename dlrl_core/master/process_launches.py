@@ -47,8 +47,10 @@ def start_trainer(launch: MasterLaunch, spec: JobSpec, plan: ExecutionPlan, inca
 
 def end_all(launch: MasterLaunch) -> None:
     """Kill all of them that live and give back the reservation; for whoever started them and can't go on."""
-    workload_launcher.kill_all(launch.job)
-    release_all(launch.job, launch.run_id)
+    try:
+        workload_launcher.kill_all(launch.job)
+    finally:
+        release_all(launch.job, launch.run_id)
 
 
 def _workload(launch: MasterLaunch, spec: JobSpec, plan: WorkloadPlan, incarnation: int, term: int) -> WorkloadLaunch:
@@ -66,6 +68,7 @@ def _workload(launch: MasterLaunch, spec: JobSpec, plan: WorkloadPlan, incarnati
         state_keeper=launch.state_keeper,
         durable_folder=launch.durable_folder,
         allow_chaos=spec.allow_chaos,
+        report_period_s=min(5.0, role.silence_limit / 6),
     )
 
 

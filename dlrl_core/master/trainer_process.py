@@ -14,11 +14,11 @@ from dlrl_core.context import JobContext, JobState, TrainerState
 from dlrl_core.context.commits_report import CommitsReport
 from dlrl_core.context.process_report import ProcessReport
 from dlrl_core.context.trainer_outcome import TrainerOutcome
-from dlrl_core.errors import DlrlError, TrainerError
+from dlrl_core.errors import ClusterError, DlrlError, TrainerError
 from dlrl_core.failover import TrainerGone
 from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.master.process_launches import start_trainer
-from dlrl_core.master.workload_processes import WorkloadProcesses, answer, replies_of
+from dlrl_core.master.workload_processes import ProcessDiedError, WorkloadProcesses, answer, replies_of
 from dlrl_core.plan import ExecutionPlan
 from dlrl_core.roles import TRAINER
 from dlrl_core.scheduler.cluster_probe import is_known_to_have_ended
@@ -31,10 +31,6 @@ from dlrl_core.workload.process import check_run
 _ASK_S = 2.0
 _ADOPT_S = 300.0
 _NAME_FREE_S = 30.0
-
-
-class TrainerDiedError(Exception):
-    """The trainer's process died while it was starting."""
 
 
 class TrainerProcess:
@@ -54,7 +50,8 @@ class TrainerProcess:
         self._on_end = on_end
         self._trainer: Any = None
         self._loading: Any = None
-        self._heard_at = 0.0
+        self._heard = 0
+        """The sequence number of the last report of this process."""
         # What an earlier Master granted is not known; it may have been a moment ago.
         self._granted_until = time.monotonic() + LEASE_S if context.record.master_incarnation > 1 else 0.0
         self.left: set[str] = set()
@@ -71,7 +68,7 @@ class TrainerProcess:
     def start(self, plan: ExecutionPlan) -> Any:
         """Start the process; it imports its class while the workloads start."""
         incarnation = self._context.record.trainer.incarnation
-        self._heard_at = 0.0  # another process, maybe with another clock
+        self._heard = 0
         self._trainer = start_trainer(self._launch, self._spec, plan, incarnation)
         self._loading = self._trainer.load.remote()
         return self._trainer
@@ -109,7 +106,7 @@ class TrainerProcess:
                 doing="answer its new master",
                 timeout_s=_ADOPT_S,
             )
-        except GONE:
+        except (ClusterError, ProcessDiedError):
             return False
         check_run(replies["trainer"], self._launch.run_id)
         return bool(replies["trainer's state"])
@@ -124,8 +121,6 @@ class TrainerProcess:
             )
         except RayTaskError as error:
             raise (error.cause if isinstance(error.cause, DlrlError) else error) from None
-        except GONE as error:
-            raise TrainerDiedError(death_reason(error)) from None
         fact: ProcessReport = facts["trainer"]
         check_run(fact, self._launch.run_id)
         await self.until_alone()
@@ -179,12 +174,13 @@ class TrainerProcess:
         if report.incarnation != self._context.record.trainer.incarnation:
             return False
         self._granted_until = time.monotonic() + LEASE_S
-        if report.sent_at < self._heard_at:
+        if report.sequence < self._heard:
             return True
-        self._heard_at = report.sent_at
+        self._heard = report.sequence
         self.edges = tuple((source, target) for source, target, _ in report.edges)
         before = self._context.record.progress.commits
-        with self._context.change() as change:
+        is_news = report.commit is not None and report.commit != self._context.record.progress.commit_json
+        with self._context.change(is_awaited=is_news) as change:  # the rest comes again with the next report
             change.progress(
                 step=report.step,
                 total_steps=report.total_steps,

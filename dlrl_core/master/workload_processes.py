@@ -26,7 +26,15 @@ from dlrl_core.workload.actors import GONE, MasterHandle, death_reason
 from dlrl_core.workload.process import check_run
 
 _PING_S = 5.0
-_LOOK_AGAIN_S = 0.1
+
+
+class ProcessDiedError(Exception):
+    """A process died while it was started, constructed or ended."""
+
+    def __init__(self, name: str, doing: str, reason: str) -> None:
+        self.name = name
+        self.reason = reason
+        super().__init__(f"'{name}' died during '{doing}': {reason}")
 
 
 async def answers(host: Any) -> bool:
@@ -47,51 +55,18 @@ async def stacks_of(host: Any) -> str:
     return stacks
 
 
-async def gone_within(hosts: Mapping[str, Any], grace_s: float) -> tuple[str, str] | None:
-    """The first process that is found to be gone within that time, and why; None if none is.
-
-    The death of a process may become known after the errors that it caused in others.
-    """
-    deadline = time.monotonic() + grace_s
-    while hosts:
-        pings = {name: asyncio.ensure_future(answer(host.ping.remote())) for name, host in hosts.items()}
-        await asyncio.wait(pings.values(), timeout=max(_LOOK_AGAIN_S, deadline - time.monotonic()))
-        for name, ping in pings.items():
-            error = ping.exception() if ping.done() else None
-            ping.cancel()
-            if isinstance(error, GONE):
-                return name, death_reason(error)
-        if time.monotonic() >= deadline:
-            return None
-        await asyncio.sleep(_LOOK_AGAIN_S)
-    return None
-
-
-async def first_gone(refs: Mapping[str, Any]) -> str:
-    """The name of a process whose call failed because it is gone."""
-    for name, ref in refs.items():
-        try:
-            await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(ref.future())), timeout=0.01)
-        except TimeoutError:
-            continue
-        except GONE:
-            return name
-        except RayTaskError:
-            continue
-    return next(iter(refs))
-
-
 async def replies_of(refs: Mapping[str, Any], *, doing: str, timeout_s: float) -> dict[str, Any]:
     """The reply of each named process.
 
-    Raises the first failure at once; ClusterError with the processes that did not reply within the limit.
+    Raises the first failure at once, of a process that is gone ProcessDiedError; ClusterError with those that did not
+    reply within the limit.
     """
     tasks = {name: asyncio.ensure_future(answer(ref)) for name, ref in refs.items()}
     try:
         _, pending = await asyncio.wait(tasks.values(), timeout=timeout_s, return_when=asyncio.FIRST_EXCEPTION)
-        failed = next((task for task in tasks.values() if task.done() and task.exception()), None)
-        if failed is not None:
-            failed.result()
+        failed = {name: error for name, task in tasks.items() if task.done() and (error := task.exception())}
+        for name, error in sorted(failed.items(), key=lambda one: not isinstance(one[1], GONE)):  # a death first
+            raise ProcessDiedError(name, doing, death_reason(error)) if isinstance(error, GONE) else error
         if pending:
             missing = [name for name, task in tasks.items() if not task.done()]
             raise ClusterError(_no_reply(missing, len(tasks), doing, timeout_s))
@@ -135,15 +110,6 @@ class NodeLostError(Exception):
     """A node where processes are being started is gone."""
 
 
-class ProcessDiedError(Exception):
-    """A workload's process died while it was started, constructed or ended."""
-
-    def __init__(self, name: str, doing: str, reason: str) -> None:
-        self.name = name
-        self.reason = reason
-        super().__init__(f"workload '{name}' died during '{doing}': {reason}")
-
-
 class WorkloadProcesses:
     """Starts, constructs, restarts and watches the processes. What it does is written to the context first."""
 
@@ -154,7 +120,7 @@ class WorkloadProcesses:
         self._on_gone = on_gone
         self._hosts: dict[str, Any] = {}
         self._facts: dict[str, ProcessReport] = {}
-        self._watches: dict[str, asyncio.Task[None]] = {}
+        self._watches: dict[str, asyncio.Task[str]] = {}
         self.tables: dict[RoleType, bytes] = {}
         self.master = MasterHandle(namespace=namespace_of(launch.job), name=MASTER)
         self._reserved: PlanAndReservation | None = None
@@ -218,25 +184,23 @@ class WorkloadProcesses:
         ready = [one.name for one in self.plan.workloads if records[one.name].state is WorkloadState.READY]
         missing = [name for name in ready if name not in found]
         living = {name: found[name] for name in ready if name in found}
-        refs = {name: host.facts.remote() for name, host in living.items()}
-        for name, ref in refs.items():
-            try:
-                fact: ProcessReport = await asyncio.wait_for(answer(ref), self._launch.limits.process_s)
-            except (TimeoutError, RayTaskError, *GONE):
-                missing.append(name)
-                continue
-            if fact.actor_id != records[name].actor_id:
-                missing.append(name)
-                continue
-            self._hosts[name], self._facts[name] = living[name], fact
-            self._watch(name)
-        for name in [name for name in self._hosts if name.endswith("-0")]:
-            try:
-                table = await self._hosts[name].method_table.remote()
-            except GONE:
-                continue  # it has just died: its watch reports it, and its next process has the table
+        are_adopted = await asyncio.gather(*(self._is_adopted(name, host) for name, host in living.items()))
+        return [*missing, *(name for name, is_adopted in zip(living, are_adopted, strict=True) if not is_adopted)]
+
+    async def _is_adopted(self, name: str, host: Any) -> bool:
+        """Whether it is the process of the record, and answers."""
+        asked = asyncio.gather(answer(host.facts.remote()), answer(host.method_table.remote()))
+        try:
+            fact, table = await asyncio.wait_for(asked, self._launch.limits.process_s)
+        except (TimeoutError, RayTaskError, *GONE):
+            return False
+        if fact.actor_id != self._context.workloads[name].actor_id:
+            return False
+        self._hosts[name], self._facts[name] = host, fact
+        if table is not None:
             self.tables[RoleType(name.rpartition("-")[0])] = table
-        return missing
+        self._watch(name)
+        return True
 
     async def _meet(self, names: Collection[str]) -> None:
         """Wait until all of them are up, and write their nodes and devices to the record."""
@@ -252,6 +216,7 @@ class WorkloadProcesses:
                     node_id=fact.node_id,
                     pid=fact.pid,
                     device_ids=fact.device_ids,
+                    old_pid=old.old_pid if (old := self._context.workloads[name]).node_id == fact.node_id else None,
                 )
         self._facts.update(facts)
         for name in names:
@@ -282,7 +247,11 @@ class WorkloadProcesses:
                 own = self._facts[workload.name]
                 first = self._facts.get(workload.role.workload_name(0), own)  # unless it died with its Master
                 refs[workload.name] = self._hosts[workload.name].construct.remote(
-                    self.master, first.address, first.offered_port or 0, devices[workload.role, workload.node]
+                    self.master,
+                    first.address,
+                    first.offered_port or 0,
+                    devices[workload.role, workload.node],
+                    self._context.workloads[workload.name].old_pid,
                 )
         made = await self._answers(refs, "construct", self._launch.limits.construct_s)
         with self._context.change(is_awaited=False) as change:
@@ -307,20 +276,13 @@ class WorkloadProcesses:
             if isinstance(cause, WorkloadStartError):
                 await self._check_others(cause, doing)
             raise cause from None
-        except GONE as error:
-            raise ProcessDiedError(await first_gone(refs), doing, death_reason(error)) from None
 
     async def _check_others(self, error: WorkloadStartError, doing: str) -> None:
         """Raise ProcessDiedError if another process of the role died: then that is why this one could not start."""
-        others = {
-            name: host
-            for name, host in self._hosts.items()
-            if name.rpartition("-")[0] == error.role and name != f"{error.role}-{error.rank}"
-        }
-        gone = await gone_within(others, _DEATH_KNOWN_S)
-        if gone is not None:
-            name, reason = gone
-            raise ProcessDiedError(name, doing, reason) from None
+        others = {watch: name for name, watch in self._watches.items() if name.rpartition("-")[0] == error.role}
+        done, _ = await asyncio.wait(others, timeout=_DEATH_KNOWN_S, return_when=asyncio.FIRST_COMPLETED)
+        for watch in done:
+            raise ProcessDiedError(others[watch], doing, watch.result()) from None
 
     # ---- restarting
 
@@ -355,16 +317,17 @@ class WorkloadProcesses:
             old.cancel()
         self._watches[name] = asyncio.ensure_future(self._watched(name, self._hosts[name], self._facts[name].actor_id))
 
-    async def _watched(self, name: str, host: Any, actor_id: str) -> None:
-        """A death is noticed because this pending call fails."""
+    async def _watched(self, name: str, host: Any, actor_id: str) -> str:
+        """A death is noticed because this pending call fails; its reason."""
         try:
             await host.watch.remote()
-            return  # it was asked to end
+            return "it was asked to end"
         except GONE as error:
             reason = death_reason(error)
         except Exception as error:  # noqa: BLE001 - a watch that ends without an observation would let the job hang
             reason = f"it can no longer be watched: {type(error).__name__}: {error}"
         self._on_gone(WorkloadGone(name=name, reason=reason, actor_id=actor_id))
+        return reason
 
     def host_of(self, name: str) -> Any | None:
         """The process behind the name; None if there is none."""

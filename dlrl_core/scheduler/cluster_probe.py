@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import time
@@ -12,11 +13,13 @@ from typing import Any, Protocol
 import ray
 from ray.core.generated.common_pb2 import ActorDiedErrorContext  # type: ignore[attr-defined]
 from ray.util.placement_group import placement_group_table
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dlrl_core.plan import ClusterView, NodeView
 from dlrl_core.roles import job_of_namespace, job_of_reservation
 
 _RAYLET_S = 1.5
+_IDLE_S = 2.0
 
 
 class JobCluster(Protocol):
@@ -120,6 +123,33 @@ def is_known_to_have_ended(actor_id: str) -> bool:
     is_closed = isinstance(error, ConnectionRefusedError)  # a stopped process still has its port
     time.sleep(_RAYLET_S if is_closed else 0)  # processes of a job end within a second after their raylet
     return is_closed
+
+
+async def why_frozen(node_id: str, pid: int) -> str | None:
+    """Why a process of that node is frozen; None if it runs, is gone, or the node does not tell in time."""
+    pinned = NodeAffinitySchedulingStrategy(node_id, soft=False)
+    look = ray.remote(num_cpus=0, max_retries=0)(_frozen_state).options(scheduling_strategy=pinned)
+    try:
+        return await asyncio.wait_for(look.remote(pid), 5 * _IDLE_S)
+    except (TimeoutError, ray.exceptions.RayError):
+        return None
+
+
+def _frozen_state(pid: int) -> str | None:
+    """Run on the node of the process. A thread that waits for Python's lock runs at times, as do those of Ray."""
+    import psutil
+
+    def ran_ns() -> int:
+        return sum(int(one.read_text().split()[0]) for one in Path(f"/proc/{pid}/task").glob("*/schedstat"))
+
+    try:
+        before = ran_ns()  # 0 where the kernel does not tell
+        time.sleep(_IDLE_S)
+        if psutil.Process(pid).status() == psutil.STATUS_STOPPED:
+            return "its process is stopped (SIGSTOP)"
+        return f"its process did not run for {_IDLE_S:g} s" if before and ran_ns() == before else None
+    except (OSError, psutil.Error):  # it, or one of its threads, has ended meanwhile
+        return None
 
 
 def session_logs() -> Path | None:

@@ -172,6 +172,9 @@ class RoleOptions(PlacementRequest):
     hang_limit: Seconds | None = Field(
         None, description="seconds; a call that takes longer is taken for dead; without it, no limit"
     )
+    silence_limit: Seconds = Field(
+        30.0, description="seconds within which a frozen process is known; one that only holds Python's lock is not"
+    )
     concurrency: Count = Field(
         32, description="how many calls of async def methods one workload runs side by side; more wait"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -61,6 +62,8 @@ class ProgressReport:
     sent_at: float = field(default_factory=time.time)
     incarnation: int = 0
     has_lease: bool = False
+    sequence: int = field(default_factory=itertools.count(1).__next__)
+    """Of the reports of one process; no clock is set back in it."""
 
 
 class Progress:

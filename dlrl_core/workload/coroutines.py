@@ -19,7 +19,7 @@ class CoroutineCall:
     """One call, from its arrival to its end."""
 
     method: str
-    since: float = field(default_factory=time.time)
+    since: float = field(default_factory=time.monotonic)
     task: asyncio.Task[Any] | None = None
     is_cancelled: bool = False
 
@@ -46,7 +46,7 @@ class Coroutines:
         return asyncio.run_coroutine_threadsafe(tracked, self._event_loop()).result()
 
     def oldest(self) -> tuple[str, float] | None:
-        """The oldest call: its method, and when it arrived."""
+        """The oldest call: its method, and when it arrived, by the monotonic clock."""
         call = next(iter(list(self._calls)), None)
         return (call.method, call.since) if call else None
 

@@ -35,6 +35,8 @@ _TRACKER = "multiprocessing.resource_tracker"
 _PORTS = range(20_000, 30_000)
 """Below the range from which the kernel assigns ports, so that it assigns none of these."""
 _LOOK_S = 1.0
+_GOES_S = 5.0
+_KILLED_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +90,7 @@ def report_of_process(
     call: tuple[str, float] | None = None,
     calls_done: int = 0,
 ) -> ProcessReport:
-    """The report of this process; `call` is the running method and when it began."""
+    """The report of this process; `call` is the running method and when it began, by the monotonic clock."""
     import psutil
     import ray
 
@@ -106,7 +108,7 @@ def report_of_process(
         offered_port=offered_port,
         state=state,
         call=method,
-        call_since=since,
+        call_s=None if since is None else time.monotonic() - since,
         calls_done=calls_done,
         memory_bytes=psutil.Process().memory_info().rss,
         sent_at=time.time(),
@@ -224,6 +226,19 @@ def call_at_end() -> None:
             call()
         except Exception:  # noqa: BLE001 - calls of adapters may raise anything, and this process ends
             traceback.print_exc()
+
+
+def end_predecessor(pid: int | None) -> None:
+    """Wait until an earlier process under this raylet is gone, and its memory free. One that stays is killed."""
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if pid in (None, os.getpid()) or (old := psutil.Process(pid)).ppid() != os.getppid():
+            return  # another process has its number
+        if psutil.wait_procs([old], timeout=_GOES_S)[1]:
+            old.kill()
+        if psutil.wait_procs([old], timeout=_KILLED_S)[1]:
+            raise ClusterError(f"its old process, pid {pid}, has not ended {_KILLED_S:g} s after it was killed")
 
 
 def end_with_node() -> None:

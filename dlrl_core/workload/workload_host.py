@@ -30,6 +30,7 @@ from dlrl_core.workload.process import (
     PortClaim,
     ProcessSetup,
     end_children,
+    end_predecessor,
     end_with_node,
     own_devices,
     push_reports,
@@ -137,10 +138,10 @@ class WorkloadHost:
             self._load_error = error
 
     def construct(
-        self, master: Any, address: str, port: int, role_devices: tuple[str, ...]
+        self, master: Any, address: str, port: int, role_devices: tuple[str, ...], old_pid: int | None = None
     ) -> tuple[bytes | None, bool]:
         """Construct the user's class. Returns rank 0's method table, pickled, since only the trainer can load it (None
-        for other ranks), and whether the workload has state to commit.
+        for other ranks), and whether the workload has state to commit. `old_pid` on this node is gone by then.
 
         A restarted Master calls it again and gets the same answer from the same object.
         """
@@ -151,6 +152,7 @@ class WorkloadHost:
         self._identity = replace(self._identity, torch_master_addr=address, torch_master_port=port)
         set_identity(self._identity)
         try:
+            end_predecessor(old_pid)
             if self._load_error is not None:
                 raise self._load_error
             assert self._class is not None
@@ -194,7 +196,7 @@ class WorkloadHost:
     def invoke(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Run one method of the user's class; what it raises comes back with role, rank, method and traceback."""
         method = self._term.method_of(method)
-        self._call = (method, time.time())
+        self._call = (method, time.monotonic())
         self._restored = None
         try:
             return self._run(method, args, kwargs)
@@ -313,7 +315,7 @@ class WorkloadHost:
         return True
 
     def _run_hook(self, hook: str, run: Callable[[], None]) -> None:
-        self._call = (hook, time.time())
+        self._call = (hook, time.monotonic())
         try:
             if self._faults:
                 self._faults.before_call(hook)

@@ -12,7 +12,7 @@ from dlrl_core.context import Incident, JobContext, JobEnding, JobRecord, Worklo
 from dlrl_core.context.store import sqlite_url
 from dlrl_core.context.trainer_outcome import TrainerOutcome
 from dlrl_core.errors import ErrorIdentity
-from dlrl_core.failover import Observation, TrainerGone, WorkloadGone, WorkloadHangs
+from dlrl_core.failover import MasterFailed, Observation, TrainerGone, WorkloadGone, WorkloadHangs
 from dlrl_core.master.control_loop import ControlLoop
 from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.roles import RoleType
@@ -65,7 +65,7 @@ class JobStory:
             if self.context.record.state != "running":
                 change.job(state="running")
                 change.event("state", "the trainer runs", subject="job", state="running")
-        self.loop._ready_at = time.time()
+        self.loop._ready_at = self.context.now()
         self.loop._complete_incidents()
 
     def comes_to(self, step: int, *, committed: int | None = None) -> None:
@@ -84,6 +84,10 @@ class JobStory:
 
     def hangs(self, name: str, reason: str, stacks: str) -> None:
         self._sees(WorkloadHangs(name=name, reason=reason, actor_id=""), stacks=stacks)
+
+    def fails_to_start(self, name: str, reason: str) -> None:
+        """A workload can't be started again; with the name 'master', the Master meets an error that it does not know."""
+        self._sees(MasterFailed(name=name, reason=reason))
 
     def raises(self, why: str, workload: str | None = None, kind: str = "ValueError") -> None:
         role = (workload or "trainer").partition("-")[0]

@@ -12,11 +12,11 @@ from master_parts import Call, context_of, launch_of, nodes, plan_on, small_job
 from dlrl_core.context import FindingKind, ProcessReport, WorkloadState
 from dlrl_core.failover import WorkloadHangs
 from dlrl_core.failover.finding import JobLook, find_hangs
-from dlrl_core.master import control_loop
+from dlrl_core.master import detection
 from dlrl_core.master.control_loop import ControlLoop
 from dlrl_core.plugin import reset_plugin_host
 
-NOW = time.time()
+NOW = 1_000_000.0
 SPEC = small_job(role={"hang_limit": 10.0})
 
 
@@ -38,53 +38,71 @@ def launch():
 def context(tmp_path, launch):
     context = context_of(tmp_path, launch)
     with context.change() as change:
-        change.workload("actor-0", state=WorkloadState.READY, pid=7, actor_id="first", since=NOW - 100)
+        change.workload("actor-0", state=WorkloadState.READY, pid=7, actor_id="first")
     return context
 
 
 def report(**fields) -> ProcessReport:
     who = {"name": "actor-0", "run_id": "r", "incarnation": 0, "actor_id": "x", "pid": 7}
     where = {"node_id": "a", "address": "10.0.0.1", "state": WorkloadState.READY}
-    return ProcessReport(**{**who, **where, "memory_bytes": 0, "sent_at": NOW, **fields})
+    return ProcessReport(**{**who, **where, "memory_bytes": 0, "sent_at": time.time(), **fields})
 
 
-def look_at(context, said: ProcessReport | None, *, since: float = NOW - 100) -> JobLook:
-    reports = {said.name: said} if said else {}
-    return JobLook(now=NOW, since=since, spec=SPEC, workloads=context.workloads, reports=reports)
+def look_at(context, said: ProcessReport | None, *, heard: float = 0, since: float = 100, spec=SPEC) -> JobLook:
+    """`heard` and `since` are seconds ago."""
+    reports, times = ({said.name: said}, {said.name: NOW - heard}) if said else ({}, {})
+    return JobLook(now=NOW, since=NOW - since, spec=spec, workloads=context.workloads, reports=reports, heard=times)
 
 
 @pytest.mark.parametrize(
-    ("said", "ago", "reason"),
+    ("said", "heard", "since", "reason", "is_silent"),
     [
-        (report(), 100, None),
-        (report(call="add", call_since=NOW - 9), 100, None),
-        (report(call="add", call_since=NOW - 11), 100, "its call 'add' has run for 11 s (limit 10 s)"),
-        (report(sent_at=NOW - 31), 100, "it sent no report for 31 s (limit 30 s)"),
-        (None, 100, "it sent no report for 100 s (limit 30 s)"),
-        (None, 5, None),
-        (report(pid=8, call="add", call_since=NOW - 60), 5, None),
+        (report(), 0, 100, None, False),
+        (report(call="add", call_s=9.0), 0, 100, None, False),
+        (report(call="add", call_s=9.0), 4, 100, None, False),
+        (report(call="add", call_s=11.0), 0, 100, "its call 'add' has run for 11 s (limit 10 s)", False),
+        (report(call="add", call_s=1.0), 16, 100, "its call 'add' has run for 17 s (limit 10 s)", False),
+        (report(), 14, 100, None, False),
+        (report(), 16, 100, "it sent no report for 16 s", True),
+        (report(), 16, 5, None, False),
+        (report(), 31, 100, "it sent no report for 31 s", False),
+        (None, 0, 16, "it sent no report for 16 s", True),
+        (None, 0, 5, None, False),
+        (report(pid=8, call="add", call_s=60.0), 0, 5, None, False),
     ],
 )
-def test_silence_counts_from_the_last_report_or_from_when_there_should_have_been_one(context, said, ago, reason):
-    found = list(find_hangs(look_at(context, said, since=NOW - ago)))
-    assert found == ([] if reason is None else [WorkloadHangs(name="actor-0", reason=reason, actor_id="first")])
+def test_silence_counts_from_the_last_report_or_from_when_there_should_have_been_one(
+    context, said, heard, since, reason, is_silent
+):
+    found = list(find_hangs(look_at(context, said, heard=heard, since=since)))
+    hang = WorkloadHangs(name="actor-0", reason=reason or "", actor_id="first", is_silent=is_silent)
+    assert found == ([] if reason is None else [hang])
+
+
+def test_a_frozen_process_is_looked_at_after_half_of_its_own_limit_however_long_a_call_may_take(context):
+    spec = small_job(role={"hang_limit": 4 * 3600.0, "silence_limit": 10.0})
+    assert list(find_hangs(look_at(context, report(), heard=4, spec=spec))) == []
+    assert [one.is_silent for one in find_hangs(look_at(context, report(), heard=6, spec=spec))] == [True]
 
 
 def test_a_workload_that_is_being_constructed_is_not_judged(context):
     with context.change() as change:
-        change.workload("actor-0", state=WorkloadState.STARTING, since=NOW - 100)
+        change.workload("actor-0", state=WorkloadState.STARTING)
     assert list(find_hangs(look_at(context, None))) == []
 
 
-def test_a_role_without_a_limit_is_not_judged(context):
-    look = look_at(context, report(call="add", call_since=NOW - 9_000))
-    free = JobLook(now=NOW, since=NOW, spec=small_job(), workloads=look.workloads, reports=look.reports)
-    assert list(find_hangs(free)) == []
+def test_a_call_of_a_role_without_a_limit_is_not_judged(context):
+    assert list(find_hangs(look_at(context, report(call="add", call_s=9_000.0), spec=small_job()))) == []
+
+
+def test_a_process_of_a_role_without_a_limit_that_is_silent_is_looked_at_however_long(context):
+    look = look_at(context, report(), heard=90_000, since=90_000, spec=small_job())
+    assert [one.is_silent for one in find_hangs(look)] == [True]
 
 
 async def observed(loop: ControlLoop, count: int) -> list:
     """The first observations that the detectors lead to."""
-    task = asyncio.ensure_future(loop._detect())
+    task = asyncio.ensure_future(loop.detection.run())
     try:
         return [await asyncio.wait_for(loop._seen.get(), 10) for _ in range(count)]
     finally:
@@ -92,9 +110,9 @@ async def observed(loop: ControlLoop, count: int) -> list:
 
 
 def hanging_loop(launch, context, monkeypatch, **fields) -> ControlLoop:
-    monkeypatch.setattr(control_loop, "_LOOK_S", 0.01)
+    monkeypatch.setattr(detection, "_LOOK_S", 0.01)
     loop = ControlLoop(launch, context)
-    loop.reports["actor-0"] = report(call="add", call_since=NOW - 60, **fields)
+    loop.detection.hear(report(call="add", call_s=60.0, **fields))
     loop._become_stable()
     return loop
 
@@ -102,7 +120,7 @@ def hanging_loop(launch, context, monkeypatch, **fields) -> ControlLoop:
 def test_while_something_is_restarted_no_hang_is_judged(launch, context, monkeypatch):
     async def run() -> None:
         loop = hanging_loop(launch, context, monkeypatch)
-        loop._is_recovering = True
+        loop.detection.is_paused = True
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(observed(loop, 1), 0.5)
         loop._become_stable()
@@ -139,7 +157,7 @@ def test_a_hang_is_observed_once_and_again_after_a_restart(launch, context, monk
         assert loop._is_news(first)
         with context.change() as change:
             change.workload("actor-0", actor_id="second", pid=8, incarnation=1)
-        loop.reports["actor-0"] = report(pid=8, incarnation=1, call="add", call_since=NOW - 60)
+        loop.detection.hear(report(pid=8, incarnation=1, call="add", call_s=60.0))
         [second] = await observed(loop, 1)
         assert loop._seen.empty() and not loop._is_news(first)
         return [first.actor_id, second.actor_id]

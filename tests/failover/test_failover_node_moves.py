@@ -151,6 +151,26 @@ def test_a_lost_node_without_a_substitute_is_waited_for_in_sight_and_then_the_jo
     assert "is lost, and no other node has" in context.record.waiting_for
 
 
+def test_a_job_with_a_commit_waits_for_a_node_without_limit_and_says_so(moves_of):
+    stand_in = ReservationsStandIn(living=[], grants={"b": 1})
+    moves, placing, context = moves_of(stand_in)
+    with context.change() as change:
+        change.progress(commit_json='{"step": 2}')
+
+    async def run() -> None:
+        waits = asyncio.ensure_future(moves.replace_lost_nodes())
+        _, pending = await asyncio.wait({waits}, timeout=1.0)  # the limit is 0.3 s
+        assert pending and "node a is lost, and no other node has" in context.record.waiting_for
+        stand_in.living.append("b")
+        await asyncio.wait_for(waits, 10)
+
+    asyncio.run(run())
+    assert placing.plan.nodes[0].node_id == "b" and context.record.waiting_for is None
+    assert [text.startswith("waiting for resources: node a is lost") for text in journal_of(context, "waiting")] == [
+        True
+    ]
+
+
 @pytest.mark.parametrize(
     ("seen", "node"),
     [

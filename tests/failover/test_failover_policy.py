@@ -31,7 +31,15 @@ def finding(subject: str, kind: FindingKind = FindingKind.PROCESS_DIED) -> Findi
 
 
 def incident(subject: str, scope: str, ago: float, kind: str = "process_died", **more) -> Incident:
-    fields = {"number": 1, "at": NOW - ago, "kind": kind, "subject": subject, "message": "it happened", "scope": scope}
+    fields = {
+        "number": 1,
+        "at": NOW - ago,
+        "steady_at": NOW - ago,
+        "kind": kind,
+        "subject": subject,
+        "message": "it happened",
+        "scope": scope,
+    }
     return Incident(**fields, reason="declared", explanation="so it is", **more)
 
 

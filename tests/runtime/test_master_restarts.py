@@ -14,11 +14,13 @@ from planned_submit import submit_with_plan
 from dlrl_chaos.chaos import Chaos
 from dlrl_core import RLJob, RLJobBuilder
 from dlrl_core.api.job_handle import JobHandle
-from dlrl_core.context import JobContext, default_store_url, open_store
+from dlrl_core.context import Incident, JobContext, default_store_url, open_store
 from dlrl_core.errors import JobError
 from dlrl_core.master.launch import MasterLimits
 from dlrl_core.plan import make_plan
+from dlrl_core.roles import MASTER
 from dlrl_core.scheduler.cluster_probe import view_capacity
+from dlrl_core.scheduler.workload_launcher import find_actor
 
 HERE = "sample_jobs.master_deaths"
 pytestmark = pytest.mark.usefixtures("ray_2_nodes_8_gpus")
@@ -85,8 +87,8 @@ class Waiting:
     pids: list[int]
     """Of its workloads, at the beginning."""
     incarnations: list[int]
-    """Of the Master, after another one had written, and after the store had been away."""
-    incidents: int
+    """Of the Master, after another one had written, after the store had been away, and after an error of its own."""
+    incidents: tuple[Incident, ...]
     value: list[int]
 
 
@@ -99,12 +101,12 @@ def waiting(cluster_2_nodes_8_gpus: str, tmp_path_factory: pytest.TempPathFactor
         wait_until(lambda: (handle.status().step or 0) > 1, "the job runs", 60)
         pids = [one["pid"] for one in handle.status().workloads]
         incarnations = []
-        for trouble in (another_writes, store_is_away):
+        for trouble in (another_writes, store_is_away, error_in_the_master):
             trouble(handle, home, folder)
             incarnations.append(context_of("waits").record.master_incarnation)
         (folder / "enough").touch()
         value = handle.wait(timeout=60).value
-        incidents = len(context_of("waits").record.incidents)
+        incidents = context_of("waits").record.incidents
     return Waiting(pids=pids, incarnations=incarnations, incidents=incidents, value=value)
 
 
@@ -138,16 +140,30 @@ def store_is_away(handle: JobHandle, home: Path, folder: Path) -> None:
     wait_until(lambda: handle.status().degraded is None, "the Master has taken up the job", 60)
 
 
+def error_in_the_master(handle: JobHandle, home: Path, folder: Path) -> None:
+    """It is told of a call to a workload that does not exist."""
+    find_actor("waits", MASTER).escalate.remote("ghost-0", "add")
+    wait_until(lambda: context_of("waits").record.master_incarnation == 4, "another Master has the job", 60)
+    wait_until(lambda: handle.status().view["incidents"][-1]["ready_at"], "it has adopted all processes", 60)
+
+
 def test_a_master_that_lost_the_record_while_its_writes_waited_vanishes_and_ends_nobody(waiting):
     assert waiting.incarnations[0] == 2
     assert waiting.value == waiting.pids
-    assert waiting.incidents == 0
+    assert [one.kind for one in waiting.incidents] == ["master_failed"]
 
 
 def test_a_master_that_comes_back_without_its_store_waits_for_it_and_ends_nobody(waiting):
     assert waiting.incarnations[1] == 3
     assert waiting.value == waiting.pids
-    assert waiting.incidents == 0
+
+
+def test_an_error_that_the_master_does_not_know_restarts_it_alone_and_is_an_incident(waiting):
+    [incident] = waiting.incidents
+    assert waiting.incarnations[2] == 4
+    assert waiting.value == waiting.pids
+    assert "the master failed at step" in incident.message and "KeyError: 'ghost'" in incident.message
+    assert (incident.subject, incident.scope) == ("master", "workload") and incident.ready_at is not None
 
 
 def test_a_constructor_that_fails_because_another_rank_has_just_died_is_not_the_users_error(tmp_path):

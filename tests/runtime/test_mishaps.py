@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from checks import batches, connected, wait_until
 
@@ -24,6 +27,8 @@ JOBS: dict[str, dict[str, Any]] = {
     "repeats": {"method": "raise_at_two", "total": 1},
     "transient": {"method": "raise_once"},
     "loops": {"method": "die_always", "cls": "Counter", "scope": "workload", "total": 1},
+    "no-memory": {"method": "die_once", "cls": "NoMemoryOnce"},
+    "never-again": {"method": "die_once", "cls": "NoMemoryAgain", "total": 1},
     "charges": {"method": "charge", "cls": "Counter", "scope": "workload", "total": 1},
     "unseen": {"method": "raise_at_two", "trainer": "DropsReferences", "total": 1},
     "changed": {"method": "echo", "trainer": "ChangesBatches", "cls": "Counter", "scope": "workload"},
@@ -52,6 +57,7 @@ def job(
     scope: str = "role",
     total: int = 2,
     hang_limit: float | None = None,
+    silence_limit: float = 30.0,
     **config,
 ) -> RLJob:
     files = {name: str(folder / name) for name in ("mark", "log", "ledger")}
@@ -64,7 +70,7 @@ def job(
     )
     builder = builder.actor(HERE, cls).total(total).failover(scope).allow_chaos()
     builder = builder.hang_limit(hang_limit) if hang_limit else builder
-    return builder.restart_budget(workload=2, role=2, job=2, backoff_s=0.0).build()
+    return builder.silence_limit(silence_limit).restart_budget(workload=2, role=2, job=2, backoff_s=0.0).build()
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +156,38 @@ def test_a_replay_sends_the_batch_as_it_was(ended):
 def test_a_main_loop_that_waits_for_a_thread_which_has_met_a_death_begins_again_in_a_new_process(ended):
     assert ended["waits"].value == [4]
     assert ended["waits"].log == ["init", "fit", "init", "fit"]
+
+
+def test_a_constructor_that_raises_on_a_restart_is_tried_again(ended):
+    assert ended["no-memory"].value["counts"] == [4, 4]
+    kinds = [one.kind for one in ended["no-memory"].context.record.incidents]
+    assert kinds[0] == "process_died" and set(kinds[1:]) == {"start_failed"}
+    assert all(one.ready_at for one in ended["no-memory"].context.record.incidents)
+
+
+def test_a_constructor_that_always_raises_on_a_restart_ends_the_job_with_its_error_when_the_budget_is_spent(ended):
+    again = ended["never-again"]
+    assert "MemoryError: CUDA out of memory" in str(again.error)
+    assert again.error.cause.type_name == "MemoryError"
+    assert again.scopes == ["role", "role", "job", "job", "stop"]
+
+
+@pytest.mark.usefixtures("ray_2_nodes_8_gpus")
+def test_a_process_that_is_frozen_for_good_is_known_by_its_silence_and_replaced(tmp_path):
+    """Its role has no hang_limit. The process that replaces it on its node ends it first."""
+    handle = job(tmp_path, "add", scope="workload", silence_limit=3.0, steps=400, pause_s=0.05).submit(
+        "frozen", blocking=False
+    )
+    wait_until(lambda: (handle.status().step or 0) > 2, "two steps are done", 60)
+    frozen, other = (one["pid"] for one in handle.status().workloads)
+    os.kill(frozen, signal.SIGSTOP)
+    wait_until(lambda: handle.status().workloads[0]["restarts"] == 1, "it is restarted", 30)
+    wait_until(lambda: handle.status().workloads[0]["state"] == "ready", "it is ready", 30)
+    assert not psutil.pid_exists(frozen) and handle.status().workloads[1]["pid"] == other
+    handle.stop()
+    [hung] = context_of("frozen").record.incidents
+    assert hung.kind == "hung" and hung.subject == "actor-0"
+    assert re.search("it sent no report for . s, does not answer, and its process is stopped", hung.message)
 
 
 @pytest.mark.usefixtures("ray_2_nodes_8_gpus")

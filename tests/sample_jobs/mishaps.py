@@ -75,6 +75,24 @@ class Committed(Counter):
         self.count = int((Path(path) / "count").read_text())
 
 
+class NoMemoryOnce(Committed):
+    """After a death there is no memory for the next process, once for each rank."""
+
+    def __init__(self, master_handle, config):
+        super().__init__(master_handle, config)
+        if Path(config.mark).exists() and is_first_time(f"{config.mark}-{self.rank}"):
+            raise MemoryError("CUDA out of memory")
+
+
+class NoMemoryAgain(Committed):
+    """After a death there is never memory for the next process."""
+
+    def __init__(self, master_handle, config):
+        super().__init__(master_handle, config)
+        if Path(config.mark).exists():
+            raise MemoryError("CUDA out of memory")
+
+
 class Steps(BaseTrainer):
     """Calls the method that the config names, and commits unless told not to."""
 

@@ -28,6 +28,7 @@ VALUES = {
     "visible_devices": "role",
     "failover": "workload",
     "hang_limit": 60.0,
+    "silence_limit": 10.0,
     "concurrency": 8,
     "state_size": {
         "parts": [

@@ -50,6 +50,10 @@ def _about_cause(evidence: Evidence, incidents: Sequence[Incident]) -> list[str]
         match one.kind:
             case FindingKind.HUNG:
                 return [f"see in its stacks where it hung: dlrl why {evidence.name} --json"]
+            case FindingKind.START_FAILED:
+                return ["see to what keeps the process from starting: memory, ports, storage or network of its node"]
+            case FindingKind.MASTER_FAILED:
+                return ["that is an error in dlrl or a plugin: report it, with its output in Ray's worker logs"]
             case FindingKind.USER_ERROR:
                 return ["see to the error in your code; if it comes again at the same step, the job fails"]
             case FindingKind.COMMIT_LOST:

@@ -118,6 +118,12 @@ class Evidence:
         """The moment that counts: the end of the job, else now."""
         return self.view["ended_at"] or self.now
 
+    @property
+    def steady_at(self) -> float:
+        """The same by the run's steady clock."""
+        last = self.incidents[-1] if self.incidents else None
+        return self.at if last is None else last.steady_at + max(0.0, self.at - last.at)
+
     @cached_property
     def incidents(self) -> list[Incident]:
         return [Incident.model_validate(one) for one in self.view["incidents"]]
@@ -361,7 +367,7 @@ def _left_behind(step: int | None, committed: int | None) -> str:
 
 def _budgets(evidence: Evidence) -> Iterator[BudgetUse]:
     """The job's budget, and each other one of which something is used; as of the end of a job that has ended."""
-    budget, recent = evidence.budget, recent_restarts(evidence.incidents, evidence.budget, evidence.at)
+    budget, recent = evidence.budget, recent_restarts(evidence.incidents, evidence.budget, evidence.steady_at)
     for name in sorted({one.subject for one in recent}):
         if evidence.declared(role_of(name)) == FailoverScope.WORKLOAD:
             yield workload_use(name, recent, budget)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -178,5 +177,5 @@ def _call(report: dict[str, Any] | None) -> str:
     """The method that runs now, and for how long; only a Master knows."""
     if not report or not report["call"]:
         return wording.NONE
-    since = report["call_since"]
-    return report["call"] if since is None else f"{report['call']} ({wording.duration(time.time() - since)})"
+    seconds = report["call_s"]
+    return report["call"] if seconds is None else f"{report['call']} ({wording.duration(seconds)})"

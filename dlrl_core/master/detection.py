@@ -1,0 +1,97 @@
+"""Detection: what detectors find in the reports of a job's workloads, and whether a silent process is frozen."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from asyncio import Queue
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from dlrl_core.context import JobContext, ProcessReport
+from dlrl_core.failover import WorkloadHangs
+from dlrl_core.failover.finding import JobLook
+from dlrl_core.master.workload_processes import WorkloadProcesses
+from dlrl_core.plugin import plugin_host
+from dlrl_core.scheduler.cluster_probe import why_frozen
+from dlrl_core.spec import JobSpec
+
+_LOOK_S = 0.5
+_OWN_PAUSE_S = 5.0
+"""After a longer pause between two looks this process was stopped itself, and reports wait to be read."""
+
+
+class Detection:
+    """Keeps the last report of each workload, and has detectors look at them unless it `is_paused`."""
+
+    def __init__(self, spec: JobSpec, context: JobContext, workloads: WorkloadProcesses, seen: Queue[Any]) -> None:
+        self._spec = spec
+        self._context = context
+        self._workloads = workloads
+        self._seen = seen
+        self._heard: dict[str, float] = {}
+        self._since = time.monotonic()
+        self.reports: dict[str, ProcessReport] = {}
+        self.is_paused = True
+        """While something is restarted; a call may end until then."""
+        self.hanging: set[str] = set()
+        """Actor ids of processes that a detector judged to hang, and that wait to be handled."""
+
+    def hear(self, report: ProcessReport) -> None:
+        """A workload has sent a report; its age is counted from now on, by the clock of this process."""
+        self.reports[report.name] = report
+        self._heard[report.name] = time.monotonic()
+
+    async def run(self) -> None:
+        """Look at the job again and again; what a detector finds is an observation like any other."""
+        detectors = await asyncio.to_thread(lambda: plugin_host().detectors())
+        failed: set[str] = set()
+        while True:
+            slept = time.monotonic()
+            await asyncio.sleep(_LOOK_S)
+            if self.is_paused or time.monotonic() - slept > _OWN_PAUSE_S:
+                self._since = time.monotonic()
+                continue
+            for name, detector in detectors.items():
+                try:
+                    await self._observe(detector(self._look()))
+                except Exception as error:  # noqa: BLE001 - code of a plugin: the other detectors must go on
+                    if name not in failed:
+                        failed.add(name)
+                        text = f"dlrl: detector '{name}' failed: {type(error).__name__}: {error}"
+                        print(text, file=sys.stderr, flush=True)
+
+    def _look(self) -> JobLook:
+        return JobLook(
+            now=time.monotonic(),
+            since=self._since,
+            spec=self._spec,
+            workloads=self._context.workloads,
+            reports=self.reports,
+            heard=self._heard,
+        )
+
+    async def _observe(self, hangs: Iterable[WorkloadHangs]) -> None:
+        """Report each process that hangs, once. Raises TypeError for what is no judgement on a workload."""
+        judged = []
+        for found in hangs:
+            if not isinstance(found, WorkloadHangs) or found.name not in self._context.workloads:
+                raise TypeError(f"it must yield WorkloadHangs of workloads of the job, not {found!r}")
+            if found.actor_id not in self.hanging:
+                judged.append(self._judge(found))
+        await asyncio.gather(*judged)
+
+    async def _judge(self, found: WorkloadHangs) -> None:
+        """A silent process is alive if it answers or uses CPU: user code may keep its other threads from running."""
+        record = self._context.workloads[found.name]
+        if found.is_silent:
+            is_alive = record.pid is None or await self._workloads.answers(found.name)
+            reason = None if is_alive else await why_frozen(record.node_id or "", record.pid or 0)
+            if reason is None:
+                self._heard[found.name] = time.monotonic()
+                return
+            found = replace(found, reason=f"{found.reason}, does not answer, and {reason}")
+        self.hanging.add(found.actor_id)
+        self._seen.put_nowait(found)
