@@ -35,6 +35,8 @@ _LONGEST_PAUSE_S = 300.0
 _STILL_S = 60.0
 """A copy to durable storage of which no byte was written for so long is given up when its memory is needed."""
 
+_PUSHED_OUT = "the ranks of its neighbour's node need the memory"
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Pending:
@@ -266,7 +268,8 @@ class Commits:
         ]
         self._trouble = failed[0] if failed else None
         copied = {one.name: heard.neighbour_error for one, heard in self._with(outcomes) if one.name in pending.given}
-        self._neighbours.heard(copied, is_last=not failed, is_waited_for=True)
+        pushed = dict.fromkeys(frozenset[str]().union(*(one.pushed_out for one in outcomes)), _PUSHED_OUT)
+        self._neighbours.heard(copied | pushed, is_last=not failed, is_waited_for=True)
         if failed:
             if pending.is_copied:
                 self._turns.pass_on()
