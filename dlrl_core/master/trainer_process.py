@@ -173,8 +173,8 @@ class TrainerProcess:
                 updated_at=report.sent_at,
             )
             change.trainer(phase=report.phase)
-            for message in _commit_news(before, report.commits):
-                change.event("commits", message, subject="job")
+            for kind, message in _commit_news(before, report.commits):
+                change.event(kind, message, subject="job")
 
     async def current_call(self, name: str) -> str | None:
         """The method that the trainer waits for on this workload's role; None if it waits for none, or is gone."""
@@ -189,8 +189,8 @@ class TrainerProcess:
         return method if method and name.rpartition("-")[0] == role else None
 
 
-def _commit_news(before: CommitsReport | None, after: CommitsReport | None) -> Iterator[str]:
-    """What became wrong or right with commits, in sentences for the journal."""
+def _commit_news(before: CommitsReport | None, after: CommitsReport | None) -> Iterator[tuple[str, str]]:
+    """What became wrong or right with commits: the kinds of events for the journal, and their sentences."""
     kinds = (
         ("trouble", "commits"),
         ("neighbour_trouble", "copies on other nodes"),
@@ -199,6 +199,7 @@ def _commit_news(before: CommitsReport | None, after: CommitsReport | None) -> I
     for name, what in kinds:
         old, new = getattr(before, name, None), getattr(after, name, None)
         if new is not None and new != old:
-            yield str(new)
+            is_lost = name == "trouble" and after is not None and after.lost_step != getattr(before, "lost_step", None)
+            yield "commit_lost" if is_lost else "commits", str(new)
         elif old is not None and new is None:
-            yield f"{what} are made again"
+            yield "commits", f"{what} are made again"

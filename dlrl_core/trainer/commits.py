@@ -98,6 +98,7 @@ class Commits:
         """The highest number that any commit has had."""
         self._size = 0
         self._trouble: str | None = None
+        self._lost_step: int | None = None
         self._durable: tuple[int, float] | None = None
         self._steps: dict[str, int] = {}
         """The step of each commit that may be on durable storage, by id."""
@@ -132,7 +133,8 @@ class Commits:
         search = CommitSearch(self._directory, self._stateful, self._known)
         last = search.restore()
         self._known, self._newest = search.known, max(self._newest, search.newest)
-        self._trouble = search.loss or self._trouble
+        if search.loss is not None:
+            self._trouble, self._lost_step = search.loss, search.known.step + 1 if search.known else None
         self._neighbours.forget()
         return last
 
@@ -343,6 +345,7 @@ class Commits:
                 steps_at_risk=self._budget.steps_apart,
                 size=self._size,
                 trouble=self._trouble,
+                lost_step=self._lost_step,
                 nodes=2 if self._neighbours.is_on and not self._neighbours.without_copy() else 1,
                 neighbour_trouble=self._neighbours.trouble,
                 durable_step=None if step is None else step + 1,

@@ -19,7 +19,7 @@ import ray
 from ray import cloudpickle
 
 from dlrl_core.context.process_report import ProcessReport, WorkloadState
-from dlrl_core.errors import RemoteCause, WorkloadCallError, WorkloadStartError
+from dlrl_core.errors import DlrlError, RemoteCause, WorkloadCallError, WorkloadStartError
 from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.workload.base_workload import BaseWorkload, WorkloadIdentity, set_identity
 from dlrl_core.workload.coroutines import CoroutineCall, Coroutines
@@ -278,6 +278,8 @@ class WorkloadHost:
             return 0, {}
         try:
             captured = capture()
+        except DlrlError as error:  # it can't ever be committed, such as with an unknown optimizer
+            raise self._call_error("capture_state", error) from None
         except Exception:  # noqa: BLE001 - user code whose state may not be there before training; its size is not known
             return 0, {}
         alike = {name: captured.buffers[buffer].size for buffer, name in captured.alike.items()}
