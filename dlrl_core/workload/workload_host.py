@@ -269,10 +269,7 @@ class WorkloadHost:
         return self._committed.pull(workload, id_, keep, source)
 
     def state_size(self) -> tuple[int, dict[str, int]]:
-        """Bytes of a commit of this rank, and of those that other ranks hold alike, by the name of their content.
-
-        Nothing is copied. Called before training, on all ranks at once.
-        """
+        """Bytes of this rank's commit, without what ranks hold alike, and of that by name. Called before training."""
         capture = getattr(self._workload, "capture_state", None)
         if capture is None:
             return 0, {}
