@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import shutil
+import time
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
@@ -28,6 +29,8 @@ from dlrl_state.version_folder import (
 )
 
 _GUARD = "copies"
+_GUARD_S = 10.0
+_LOOK_S = 0.01
 BYTES = "dlrl_state.bytes"
 """The large file of a version, which is written over when the version is not needed any more."""
 POOL = "pool"
@@ -167,12 +170,17 @@ def _number(folder: Path) -> int:
 
 @contextlib.contextmanager
 def _guarded(run: Path) -> Iterator[None]:
-    """No other process of this node marks or pushes out meanwhile. Without a folder of the run there is nothing to."""
+    """No other process of this node marks or pushes out meanwhile, unless one that is frozen has the lock."""
     try:
         file = (run / _GUARD).open("a")
     except OSError:
         yield
         return
+    until = time.monotonic() + _GUARD_S
     with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        while time.monotonic() < until:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(_LOOK_S)
         yield
