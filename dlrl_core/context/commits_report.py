@@ -17,6 +17,8 @@ class CommitsReport:
     """Bytes of the largest rank's state."""
     trouble: str | None = None
     """Why the last commit does not count, or which one was lost; None if all is well."""
+    lost_step: int | None = None
+    """The last step, counted from 1, whose commit counted and was lost: training went on after an older one."""
     nodes: int = 1
     """In the memory of how many nodes the last commit is."""
     neighbour_trouble: str | None = None

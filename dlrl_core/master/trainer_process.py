@@ -191,8 +191,8 @@ class TrainerProcess:
                 updated_at=report.sent_at,
             )
             change.trainer(phase=report.phase)
-            for message in _commit_news(before, report.commits):
-                change.event("commits", message, subject="job")
+            for kind, message in _commit_news(before, report.commits):
+                change.event(kind, message, subject="job")
         return True
 
     async def current_call(self, name: str) -> str | None:
@@ -208,8 +208,11 @@ class TrainerProcess:
         return method if method and name.rpartition("-")[0] == role else None
 
 
-def _commit_news(before: CommitsReport | None, after: CommitsReport | None) -> Iterator[str]:
-    """What became wrong or right with commits, in sentences for the journal. `dlrl status` shows what is wrong now."""
+def _commit_news(before: CommitsReport | None, after: CommitsReport | None) -> Iterator[tuple[str, str]]:
+    """What became wrong or right with commits: the kinds of events for the journal, and their sentences.
+
+    Trouble that goes on is not told again: `dlrl status` shows what is wrong now.
+    """
     kinds = (
         ("trouble", "commits"),
         ("neighbour_trouble", "copies on other nodes"),
@@ -217,7 +220,8 @@ def _commit_news(before: CommitsReport | None, after: CommitsReport | None) -> I
     )
     for name, what in kinds:
         old, new = getattr(before, name, None), getattr(after, name, None)
-        if new is not None and old is None:
-            yield str(new)
+        is_lost = name == "trouble" and getattr(after, "lost_step", None) != getattr(before, "lost_step", None)
+        if new is not None and (old is None or is_lost):
+            yield "commit_lost" if is_lost else "commits", str(new)
         elif old is not None and new is None:
-            yield f"{what} are made again"
+            yield "commits", f"{what} are made again"

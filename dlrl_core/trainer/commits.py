@@ -37,6 +37,8 @@ _LONGEST_PAUSE_S = 300.0
 _STILL_S = 60.0
 """A copy to durable storage of which no byte was written for so long is given up when its memory is needed."""
 
+_PUSHED_OUT = "the ranks of its neighbour's node need the memory"
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Pending:
@@ -98,6 +100,7 @@ class Commits:
         """The highest number that any commit has had."""
         self._size = 0
         self._trouble: str | None = None
+        self._lost_step: int | None = None
         self._durable: tuple[int, float] | None = None
         self._steps: dict[str, int] = {}
         """The step of each commit that may be on durable storage, by id."""
@@ -135,7 +138,8 @@ class Commits:
         search = CommitSearch(self._directory, self._stateful, self._known)
         last = search.restore()
         self._known, self._newest = search.known, max(self._newest, search.newest)
-        self._trouble = search.loss or self._trouble
+        if search.loss is not None:
+            self._trouble, self._lost_step = search.loss, search.known.step + 1 if search.known else None
         self._neighbours.forget()
         return last
 
@@ -277,7 +281,8 @@ class Commits:
         ]
         self._trouble = failed[0] if failed else None
         copied = {one.name: heard.neighbour_error for one, heard in self._with(outcomes) if one.name in pending.given}
-        self._neighbours.heard(copied, is_last=not failed, is_waited_for=True)
+        pushed = dict.fromkeys(frozenset[str]().union(*(one.pushed_out for one in outcomes)), _PUSHED_OUT)
+        self._neighbours.heard(copied | pushed, is_last=not failed, is_waited_for=True)
         if failed:
             if pending.is_copied:
                 self._turns.pass_on()
@@ -352,6 +357,7 @@ class Commits:
                 steps_at_risk=self._budget.steps_apart,
                 size=self._size,
                 trouble=self._trouble,
+                lost_step=self._lost_step,
                 nodes=2 if self._neighbours.is_on and not self._neighbours.without_copy() else 1,
                 neighbour_trouble=self._neighbours.trouble,
                 durable_step=None if step is None else step + 1,

@@ -69,6 +69,8 @@ class CommitOutcome:
     """Processor time of Python code besides, during which no call of this process ran."""
     neighbour_error: str | None = None
     """Why the neighbour that was asked to hold a copy does not; None if it does, or none was asked."""
+    pushed_out: frozenset[str] = frozenset()
+    """Workloads of other nodes whose copies had to make room for this rank on its node."""
     machine: str = field(default_factory=platform.node)
     cores: int = field(default_factory=lambda: os.cpu_count() or 1)
 

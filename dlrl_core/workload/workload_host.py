@@ -19,7 +19,7 @@ import ray
 from ray import cloudpickle
 
 from dlrl_core.context.process_report import ProcessReport, WorkloadState
-from dlrl_core.errors import RemoteCause, WorkloadCallError, WorkloadStartError
+from dlrl_core.errors import DlrlError, RemoteCause, WorkloadCallError, WorkloadStartError
 from dlrl_core.spec import ClassRef, ConfigValue
 from dlrl_core.workload.base_workload import BaseWorkload, WorkloadIdentity, set_identity
 from dlrl_core.workload.coroutines import CoroutineCall, Coroutines
@@ -282,15 +282,14 @@ class WorkloadHost:
         return self._committed.pull(workload, id_, keep, source)
 
     def state_size(self) -> tuple[int, dict[str, int]]:
-        """Bytes of a commit of this rank, and of those that other ranks hold alike, by the name of their content.
-
-        Nothing is copied. Called before training, on all ranks at once.
-        """
+        """Bytes of this rank's commit, without what ranks hold alike, and of that by name. Called before training."""
         capture = getattr(self._workload, "capture_state", None)
         if capture is None:
             return 0, {}
         try:
             captured = capture()
+        except DlrlError as error:  # it can't ever be committed, such as with an unknown optimizer
+            raise self._call_error("capture_state", error) from None
         except Exception:  # noqa: BLE001 - user code whose state may not be there before training; its size is not known
             return 0, {}
         alike = {name: captured.buffers[buffer].size for buffer, name in captured.alike.items()}

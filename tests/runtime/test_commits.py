@@ -77,7 +77,7 @@ def test_a_commit_that_is_only_durable_is_gone_back_to_and_the_loss_is_told(ray_
     (tmp_path / "enough").touch()
     value = handle.wait(timeout=60).value
     assert value[0] == value[1] == list(range(len(value[0])))
-    told = [event.message for event in record_of(f"older-{kind}").journal() if event.kind == "commits"]
+    told = [event.message for event in record_of(f"older-{kind}").journal() if event.kind == "commit_lost"]
     assert any("is lost, training goes on after step" in one and "'actor-1'" in one for one in told)
     wait_until(lambda: not [path for path in durable.rglob("*") if path.is_file()], "it is removed at the end", 30)
 
@@ -128,7 +128,7 @@ def test_a_damaged_version_is_skipped_for_the_one_before(ray_2_nodes_8_gpus, tmp
     (tmp_path / "enough").touch()
     value = handle.wait(timeout=60).value
     assert value[0] == value[1] == list(range(len(value[0])))
-    told = [event.message for event in record_of("damaged").journal() if event.kind == "commits"]
+    told = [event.message for event in record_of("damaged").journal() if event.kind == "commit_lost"]
     assert any(f"'{newest / 'dlrl_state.bytes'}' is damaged" in one for one in told)
 
 
@@ -147,3 +147,11 @@ def test_a_node_without_room_for_commits_is_named_before_training_starts(ray_2_n
         job.submit("no-room")
     assert "DLRL_MEMORY" in str(caught.value)
     assert record_of("no-room").record.progress.commit_json is None
+
+
+def test_state_that_no_commit_can_hold_is_refused_before_training_starts(ray_2_nodes_8_gpus, tmp_path):
+    made = RLJobBuilder().device_per_node(2).config({"enough": str(tmp_path / "enough")})
+    job = made.trainer(HERE, "KeepingTrainer").actor(HERE, "UnknownOptimizer").total(2).commits(every=1).build()
+    with pytest.raises(JobFailedError, match="a commit can't hold the state of optimizer 'Mine'"):
+        job.submit("refused")
+    assert record_of("refused").record.progress.step is None

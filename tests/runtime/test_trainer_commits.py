@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from ray_stand_in import JobStandIn, Ref, use_stand_in
 
 from dlrl_core.context.commits_report import CommitsReport
 from dlrl_core.errors import CommitLostError, DlrlError, WorkloadCallError, WorkloadDiedError
+from dlrl_core.master.trainer_process import _commit_news
 from dlrl_core.trainer.base_trainer import BaseTrainer
 from dlrl_core.trainer.commit_budget import CommitPace, DurableTurns
 from dlrl_core.trainer.commits import Commits
@@ -285,6 +288,21 @@ def test_a_neighbour_that_failed_is_not_waited_for_again_until_it_has_a_copy(mon
     assert commits._neighbours.waited_for("actor-0") is not None
 
 
+def test_a_copy_that_had_to_make_room_on_its_node_is_told_and_made_again(monkeypatch):
+    monkeypatch.setattr("dlrl_core.trainer.commits._TRY_AGAIN_S", 0.0)
+    job, told = on_two_nodes(JobStandIn("actor")), Told()
+    commits = commits_of(job, told=told)
+    counted(commits, job, 0, outcome(), replace(outcome(), pushed_out=frozenset({"actor-0"})))
+    assert told.commit.step == 0, "the commit counts"
+    assert told.report.nodes == 1
+    assert told.report.neighbour_trouble.startswith("the commit of 'actor-0' has no copy: ")
+    job.processes["actor-0"].will.append(None)  # of `give`
+    commits.poll()
+    commits.poll()
+    assert job.processes["actor-0"].done["give"] == 1
+    assert (told.report.nodes, told.report.neighbour_trouble) == (2, None)
+
+
 def test_within_a_budget_a_commit_that_a_neighbour_still_copies_is_not_waited_for():
     job = on_two_nodes(JobStandIn("actor"))
     commits = commits_of(job, every=None)
@@ -441,7 +459,68 @@ def test_a_damaged_commit_is_skipped_by_name_for_the_one_before():
     assert [process.done["restore"] for process in job.processes.values()] == [1, 1]
 
 
+def fetching(*answers: str | None) -> tuple[JobStandIn, Commits, Told]:
+    """Rank 1 holds the fourth commit alone; the fifth, which counted, is on the node of rank 0, too."""
+    job, told = on_two_nodes(JobStandIn("actor")), Told()
+    first, second = (handle.ray_actor for handle in job.handles_of("actor"))
+    for answer in answers:
+        first.will += [held(4, 5), {"actor-1": held(5)}]
+        second.will += [held(4), {}, answer]
+    return job, commits_of(job, known=a_commit(5), told=told), told
+
+
+def test_a_commit_that_could_not_be_fetched_is_fetched_again():
+    job, commits, told = fetching("the connection was lost", "the connection was lost", None)
+    for handle in job.handles_of("actor"):
+        handle.ray_actor.will += [None, True]  # of `damage` and `restore`
+    commits.restore_last()
+    assert commits.last == a_commit(5)
+    assert job.processes["actor-1"].done["fetch"] == 3
+    assert (told.report.trouble, told.report.lost_step) == (None, None)
+
+
+def test_a_commit_that_could_not_be_fetched_three_times_is_left_for_the_one_before_and_the_loss_is_told():
+    job, commits, told = fetching(*["the connection was lost"] * 3)
+    first, second = (handle.ray_actor for handle in job.handles_of("actor"))
+    first.will += [held(4, 5), {"actor-1": held(5)}, None, True]
+    second.will += [held(4), {}, None, True]
+    commits.restore_last()
+    assert commits.last == a_commit(4)
+    assert job.processes["actor-1"].done["fetch"] == 3
+    assert told.report.lost_step == 5
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kinds"),
+    [
+        ({}, {"trouble": "the commit of step 5 is lost", "lost_step": 5}, ["commit_lost"]),
+        ({}, {"trouble": "the disk is full"}, ["commits"]),
+        ({"trouble": "lost", "lost_step": 5}, {"trouble": "the disk is full", "lost_step": 5}, ["commits"]),
+        ({"trouble": "lost", "lost_step": 5}, {"lost_step": 5}, ["commits"]),
+        ({}, {"neighbour_trouble": "no room", "durable_trouble": "full"}, ["commits", "commits"]),
+    ],
+)
+def test_the_journal_tells_a_lost_commit_by_its_kind(before, after, kinds):
+    old, new = (CommitsReport(pace="every step", steps_at_risk=1, **one) for one in (before, after))
+    assert [kind for kind, _ in _commit_news(old, new)] == kinds
+
+
 # ---- which commits are copied
+
+
+def test_if_the_commit_that_was_to_be_copied_does_not_count_the_next_one_is_copied():
+    job = JobStandIn("actor")
+    commits = commits_of(job)
+    copied: list[bool] = []
+    for process in job.processes.values():
+        process.counted = SimpleNamespace(remote=lambda id_, is_copied, on_all: copied.append(is_copied))
+    commit(commits, job, 0, outcome("the disk is full"), outcome())
+    commit(commits, job, 1)
+    commits.poll()
+    assert copied == [True, True]
+    commit(commits, job, 2)
+    commits.poll()
+    assert copied == [True, True, False, False]
 
 
 def answer(*versions: int, copying: int | None = None, error: str | None = None) -> DurableStatus:

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from dlrl_core import BaseTrainer, trainer_invocation
+from dlrl_core.errors import DlrlError
 from sample_jobs.exact import Buffered
 
 
@@ -31,3 +32,10 @@ class KeepingTrainer(BaseTrainer):
                 break
             time.sleep(0.02)
         return self.RG_ACTOR.applied_steps()
+
+
+class UnknownOptimizer(Keeper):
+    """Its state can't be committed, as an adapter says of an optimizer that it does not know."""
+
+    def capture_state(self):
+        raise DlrlError("a commit can't hold the state of optimizer 'Mine'")

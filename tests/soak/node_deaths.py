@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -164,7 +165,7 @@ def run_with_node_deaths(nodes: NodesWithOwnMemory, folder: Path, seed: int, *, 
         killed=killed,
         value=result.value,
         seconds=time.monotonic() - began,
-        lost=[one.message for one in record.journal() if one.kind == "commits" and "is lost" in one.message],
+        lost=[one.message for one in record.journal() if one.kind == "commit_lost"],
     )
 
 
@@ -249,6 +250,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--frozen", action="store_true", help="stop raylets until Ray gives them up, instead")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that nothing is left in memory
     with tempfile.TemporaryDirectory() as home:
         os.environ.update({"DLRL_HOME": home, "DLRL_MEMORY": f"{home}/memory", MARK: home})
         wrong = _run_all(Path(home), range(asked.first, asked.first + asked.seeds), zombie=asked.frozen)

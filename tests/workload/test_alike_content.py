@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 from checks import wait_until
 from rank_processes import ALIKE, ALIKE_BYTES, OWN_BYTES, RankProcess
+from state_samples import commit
 
+from dlrl_state.alike_content import AlikeContent
 from dlrl_state.transfer import connected
 
 Start = Callable[..., list[RankProcess]]
@@ -273,3 +275,58 @@ def test_a_file_outside_of_a_version_is_not_sent(start, tmp_path):
         with pytest.raises(ConnectionError), connected(source.address) as reader:
             reader.read_into(["actor-0", "id1", file], 0, memoryview(bytearray(1)))
     assert (group / "1-id1" / "content").stat().st_nlink == 2
+
+
+# ---- a pull beside the ranks of its node, in one process
+
+
+SPANS = {(0, 3 * 2**20): b"a", (3 * 2**20, 2**20): b"b"}
+
+
+def content_at(folder: Path, workload: str, **more: Any) -> AlikeContent:
+    return AlikeContent(folder, commit(1), workload, list(SPANS), lambda: None, **more)
+
+
+def write_spans(wanted: Sequence[tuple[tuple[int, int], memoryview]]) -> list[str]:
+    for span, view in wanted:
+        view[:] = SPANS[span] * span[1]
+    return [SPANS[span].decode() for span, _ in wanted]
+
+
+@pytest.mark.parametrize("ends", ["fails", "is late"])
+def test_a_pull_that_fails_or_is_late_leaves_the_commit_of_the_ranks_alone(tmp_path, ends):
+    began, go_on, told = threading.Event(), threading.Event(), []
+
+    def slow(wanted: Sequence[tuple[tuple[int, int], memoryview]]) -> list[str]:
+        began.set()
+        assert go_on.wait(30)
+        for _, view in wanted:
+            view[:] = b"?" * len(view)  # what came until then
+        if ends == "fails":
+            raise OSError("the connection was lost")
+        return ["?" for _ in wanted]
+
+    def pull() -> None:
+        pulling = content_at(tmp_path, "actor-9", is_pulled=True)
+        try:
+            with pulling.joined():
+                pulling.copy(slow)
+                told.append({digest for digest, _ in pulling.digests().values()})
+        except OSError as error:
+            told.append(str(error))
+
+    thread = threading.Thread(target=pull)
+    thread.start()
+    assert began.wait(30)
+    (tmp_path / "part").mkdir()
+    rank = content_at(tmp_path, "actor-0")
+    with rank.joined():
+        rank.copy(write_spans)
+        found = rank.digests()  # does not wait for the pull, whose part it has copied itself
+        assert found == {span: (word.decode(), "actor-0") for span, word in SPANS.items()}
+        rank.link_to(tmp_path / "part")
+    go_on.set()
+    thread.join(30)
+    assert told == (["the connection was lost"] if ends == "fails" else [{"a", "b"}])
+    [linked] = (tmp_path / "part").iterdir()
+    assert linked.read_bytes() == b"".join(word * size for (_, size), word in SPANS.items())

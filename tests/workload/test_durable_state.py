@@ -150,6 +150,25 @@ def test_a_copy_that_stands_still_is_given_up_and_never_published(memory, local_
     assert copies.status().error is None
 
 
+def test_a_slow_disk_is_seen_to_move_piece_by_piece(memory, local_copies, monkeypatch):
+    """A copy that is synced at its end alone would stand still for minutes, and be given up."""
+    memory.write(commit(1), [], state(1, 10_000))
+    version, fdatasync, seen = memory.held()["id1"], os.fdatasync, []
+
+    def slow(file: int) -> None:
+        job = local_copies._job
+        assert job is not None
+        seen.append(job.moved_at)
+        job.moved_at = 0.0  # as if an hour had gone by
+        fdatasync(file)
+
+    monkeypatch.setattr(local_storage, "_PIECE", 10_000)
+    monkeypatch.setattr(local_storage.os, "fdatasync", slow)
+    local_copies.copy(version)
+    assert len(seen) > 80_000 / 10_000
+    assert all(seen), "between two of them it has moved"
+
+
 def test_a_copy_of_a_version_that_was_written_over_meanwhile_does_not_count(memory, copies):
     version = written(memory, 1)
     with (version.folder / "dlrl_state.bytes").open("r+b") as file:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xxhash
+from checks import wait_until
 from state_samples import assert_is, commit, gated, state
 
 from dlrl_core.errors import DlrlError
@@ -20,7 +22,7 @@ from dlrl_core.workload.captured_state import arrays_of, capture_arrays
 from dlrl_state import run_memory, state_memory
 from dlrl_state.run_memory import dead_runs, forget_run, left_in_memory, own_folder, run_folders, sweep
 from dlrl_state.state_memory import StateMemory, saved_state
-from dlrl_state.version_folder import new_part, publish, published
+from dlrl_state.version_folder import Piece, new_part, publish, published
 
 
 @pytest.fixture(autouse=True)
@@ -204,6 +206,26 @@ def test_a_published_version_is_never_replaced(memory):
     assert not part.exists()
 
 
+def test_a_version_that_is_received_waits_for_one_that_this_process_writes(memory, run_id, tmp_path, monkeypatch):
+    """Else it would take the part that is being written for one that was left over."""
+    pieces, gate = [Piece("mine", 0, 4, xxhash.xxh3_64(b"mine").hexdigest())], threading.Event()
+    writing = threading.Thread(target=memory.write, args=(commit(2), ["id1"], gated(state(2), gate)))
+    writing.start()
+    wait_until(lambda: list(Path(memory.place()).glob("part-*")), "it writes", 10)
+    receiving = threading.Thread(
+        target=memory.receive,
+        args=(commit(1), pieces, ["id2"], lambda wanted: wanted[0][1].__setitem__(slice(4), b"mine")),
+    )
+    receiving.start()
+    receiving.join(0.2)
+    assert receiving.is_alive()
+    gate.set()
+    for thread in (writing, receiving):
+        thread.join(10)
+    assert sorted(memory.held()) == ["id1", "id2"]
+    assert all(version.damage() is None for version in memory.held().values())
+
+
 # ---- room
 
 
@@ -305,6 +327,19 @@ def test_a_run_is_dead_when_no_process_holds_it_and_its_cluster_is_gone(memory, 
     assert sweep() == run_folders(other)
     assert left_in_memory(other) == []
     assert list(memory.held()) == ["id1"]
+
+
+def test_a_process_that_only_looks_at_what_a_dead_one_has_written_keeps_it(run_id):
+    """As a rank does that is restarted: until its first commit it writes nothing."""
+    in_other_process(
+        "from state_samples import commit, state\n"
+        "from dlrl_state.state_memory import StateMemory\n"
+        f"StateMemory(run_id={run_id!r}, workload='actor-0', cluster='127.0.0.1:1').write(commit(1), [], state(1))\n"
+    )
+    assert dead_runs() == run_folders(run_id)
+    restarted = StateMemory(run_id=run_id, workload="actor-0")
+    assert list(restarted.held()) == ["id1"]
+    assert dead_runs() == []
 
 
 def test_a_run_that_nothing_has_touched_for_a_day_is_dead(memory_folder):

@@ -4,6 +4,9 @@ The ranks divide the work: each claims stripes of the file, copies them from its
 checksums. When all stripes are done, each rank links the file into the folder of its version, which is then read,
 checked, sent and removed like any other. The file is needed as long as a version has a link to it, or a process that is
 about to make one lives; then it is written over. A lock of the kernel, held for short changes only, orders them.
+
+A process that pulls a copy from another node takes part like a rank, but ranks take its stripes over, as only they know
+when their own memory may change. So it writes what it has got, and checked, under that lock, if the stripe is its own.
 """
 
 from __future__ import annotations
@@ -27,9 +30,12 @@ from dlrl_state.version_folder import Span, is_alive, this_process
 
 _PREFIX, _SUFFIX = "alike-", ".bytes"
 _LINK = re.compile(rf"{_PREFIX}[0-9a-f]{{16}}\{_SUFFIX}")
+GROUPS = f"{_PREFIX}{'[0-9a-f]' * 16}"
+"""Matches the folders of groups below that of a run."""
 _FILE, _STATE, _LOCK, _POOL, _OVERDUE = "content", "state.json", "lock", "pool", "overdue"
 _STRIPES = 8
 _SMALLEST = 2**20
+_AT_ONCE = 64 * 2**20
 _LOOK_S = 0.01
 _LOCK_S = 30.0
 _RELEASE_S = 5.0
@@ -58,6 +64,23 @@ def bytes_in(group: Path) -> int:
     return size
 
 
+def bytes_for(group: Path, commit: Commit) -> int:
+    """What is there for the content of this commit: of other ranks that have begun it, or to be written over."""
+    size = 0
+    for path in (group / f"{commit.version}-{commit.id}" / _FILE, group / _POOL):
+        with contextlib.suppress(FileNotFoundError):
+            size += path.stat().st_blocks * 512
+    return size
+
+
+def drop_unused(group: Path) -> None:
+    """Free the content of commits that no version has and no process will have."""
+    with contextlib.suppress(OSError), _locked(group):
+        for folder in [one for one in group.iterdir() if one.is_dir()]:
+            _reclaim(folder)
+        (group / _POOL).unlink(missing_ok=True)
+
+
 def stripe_size(size: int) -> int:
     """Of a file of that size. No range that is copied crosses the border of a stripe."""
     return max(_SMALLEST, -(-size // _STRIPES // mmap.PAGESIZE) * mmap.PAGESIZE)
@@ -76,6 +99,8 @@ class _Claim:
     member: str
     """Empty if it gave up."""
     digests: list[str] | None = None
+    is_pulled: bool = False
+    """Whether it gets the bytes from another node, on which no rank of this one shall depend."""
 
     @property
     def is_done(self) -> bool:
@@ -98,9 +123,17 @@ class AlikeContent:
     """What the ranks of a group hold alike at one commit, on this machine, as one of them takes part in it."""
 
     def __init__(
-        self, group: Path, commit: Commit, workload: str, spans: Collection[Span], release: Callable[[], None]
+        self,
+        group: Path,
+        commit: Commit,
+        workload: str,
+        spans: Collection[Span],
+        release: Callable[[], None],
+        *,
+        is_pulled: bool = False,
     ) -> None:
         """`release` removes old versions that no process will remove."""
+        self._is_pulled = is_pulled
         self._group = group
         self._folder = group / f"{commit.version}-{commit.id}"
         self.workload = workload
@@ -138,9 +171,11 @@ class AlikeContent:
     def copy(self, fill: FillSpans) -> None:
         """Claim one stripe after the other, and have it filled, until all are claimed. Each rank begins at another."""
         while (stripe := self._claim(_rank_of(self.workload) % len(self._stripes))) is not None:
-            digests = self._filled(self._stripes[stripe], fill)
+            filled = self._pulled if self._is_pulled else self._filled
+            digests = filled(stripe, fill)
             with self._changed() as state:
-                state.claims[stripe] = _Claim(self.workload, self._member, digests)
+                if (mine := state.claims[stripe]) is not None and mine.member == self._member:
+                    state.claims[stripe] = replace(mine, digests=digests)
 
     def digests(self, on_open: Callable[[], None] | None = None) -> dict[Span, tuple[str, str]]:
         """Wait until all stripes are done; returns the checksum of each range, and the workload that copied it.
@@ -167,13 +202,37 @@ class AlikeContent:
     def _claim(self, first: int) -> int | None:
         with self._changed() as state:
             order = (*range(first, len(state.claims)), *range(first))
-            free = (stripe for stripe in order if (one := state.claims[stripe]) is None or one.is_open)
+            free = (stripe for stripe in order if self._may_claim(state.claims[stripe]))
             stripe: int | None = next(free, None)
             if stripe is not None:
-                state.claims[stripe] = _Claim(self.workload, self._member)
+                state.claims[stripe] = _Claim(self.workload, self._member, is_pulled=self._is_pulled)
         return stripe
 
-    def _filled(self, spans: Sequence[Span], fill: FillSpans) -> list[str]:
+    def _may_claim(self, claim: _Claim | None) -> bool:
+        if claim is None or claim.is_open:
+            return True
+        return claim.is_pulled and not claim.is_done and not self._is_pulled
+
+    def _filled(self, stripe: int, fill: FillSpans) -> list[str]:
+        targets = self._targets(self._stripes[stripe])
+        return fill(targets) if targets else []
+
+    def _pulled(self, stripe: int, fill: FillSpans) -> list[str]:
+        """The same by way of memory of this process: nothing is written to a stripe that a rank has taken over."""
+        digests: list[str] = []
+        for spans in _batches(self._stripes[stripe]):
+            got = [(span, memoryview(bytearray(span[1]))) for span in spans]
+            digests += fill(got)
+            with self._locked():
+                claim = self._read().claims[stripe]
+                if claim is None or claim.member != self._member:
+                    break
+                for (_, target), (_, view) in zip(self._targets(spans), got, strict=True):
+                    target[:] = view
+        return digests
+
+    def _targets(self, spans: Sequence[Span]) -> list[tuple[Span, memoryview]]:
+        """The memory of ranges of the file that follow each other."""
         if not spans:
             return []
         first, end = spans[0][0] // mmap.PAGESIZE * mmap.PAGESIZE, sum(spans[-1])
@@ -181,7 +240,7 @@ class AlikeContent:
             os.posix_fallocate(file.fileno(), first, end - first)  # a full disk is an error here, not a signal later
             flags = mmap.MAP_SHARED | mmap.MAP_POPULATE  # all pages at once: one by one they cost as much as the copy
             view = memoryview(mmap.mmap(file.fileno(), end - first, flags=flags, offset=first))
-        return fill([((start, size), view[start - first : start - first + size]) for start, size in spans])
+        return [((start, size), view[start - first : start - first + size]) for start, size in spans]
 
     # ---- the folder of the group
 
@@ -200,7 +259,7 @@ class AlikeContent:
 
     def _make(self, *, is_late: bool) -> bool:
         others = [one for one in self._group.iterdir() if one.is_dir() and one != self._folder]
-        used = [one for one in others if not self._reclaim(one)]
+        used = [one for one in others if not _reclaim(one)]
         held = sorted((one for one in used if not (one / _OVERDUE).exists()), key=_version_of)
         pool = self._group / _POOL
         if len(held) > 1 and not pool.exists() and not is_late:
@@ -216,19 +275,6 @@ class AlikeContent:
         os.truncate(file, self._size)
         return True
 
-    def _reclaim(self, folder: Path) -> bool:
-        """Remove another commit's content, if no version has it and no process will; its file is kept to write over."""
-        with contextlib.suppress(FileNotFoundError):
-            if any(_lives(member) for member in _read_state(folder).members):
-                return False
-        with contextlib.suppress(FileNotFoundError):
-            if (folder / _FILE).stat().st_nlink > 1:
-                return False
-            if not (self._group / _POOL).exists():
-                (folder / _FILE).rename(self._group / _POOL)
-        shutil.rmtree(folder, ignore_errors=True)
-        return True
-
     @contextlib.contextmanager
     def _changed(self) -> Iterator[_State]:
         with self._locked():
@@ -236,18 +282,8 @@ class AlikeContent:
             yield state
             self._write(state)
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        until = time.monotonic() + _LOCK_S
-        with (self._group / _LOCK).open("a") as file:
-            while True:
-                with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                if time.monotonic() > until:
-                    raise OSError(f"another process has locked '{self._group / _LOCK}' for {_LOCK_S:g} s")
-                time.sleep(_LOOK_S)
-            yield
+    def _locked(self) -> contextlib.AbstractContextManager[None]:
+        return _locked(self._group)
 
     def _read(self) -> _State:
         return _read_state(self._folder)
@@ -256,6 +292,47 @@ class AlikeContent:
         new = self._folder / f"{_STATE}-new"
         new.write_text(json.dumps(asdict(state)))
         new.rename(self._folder / _STATE)
+
+
+def _reclaim(folder: Path) -> bool:
+    """Remove a commit's content, if no version has it and no process will; its file is kept to write over."""
+    with contextlib.suppress(FileNotFoundError):
+        if any(_lives(member) for member in _read_state(folder).members):
+            return False
+    pool = folder.with_name(_POOL)
+    with contextlib.suppress(FileNotFoundError):
+        if (folder / _FILE).stat().st_nlink > 1:
+            return False
+        if not pool.exists():
+            (folder / _FILE).rename(pool)
+    shutil.rmtree(folder, ignore_errors=True)
+    return True
+
+
+@contextlib.contextmanager
+def _locked(group: Path) -> Iterator[None]:
+    until = time.monotonic() + _LOCK_S
+    with (group / _LOCK).open("a") as file:
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            if time.monotonic() > until:
+                raise OSError(f"another process has locked '{group / _LOCK}' for {_LOCK_S:g} s")
+            time.sleep(_LOOK_S)
+        yield
+
+
+def _batches(spans: Sequence[Span]) -> Iterator[list[Span]]:
+    """Ranges that follow each other, so many at once as fit into a little memory."""
+    batch: list[Span] = []
+    for span in spans:
+        if batch and sum(size for _, size in batch) + span[1] > _AT_ONCE:
+            yield batch
+            batch = []
+        batch.append(span)
+    if batch:
+        yield batch
 
 
 def _read_state(folder: Path) -> _State:

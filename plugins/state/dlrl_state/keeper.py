@@ -24,7 +24,8 @@ from dlrl_core.workload.state_keeper import (
 from dlrl_state.durable_state import DurableCopies, storage_at
 from dlrl_state.durable_storage import within
 from dlrl_state.neighbour_copies import NeighbourCopies, Source
-from dlrl_state.run_memory import forget_run
+from dlrl_state.node_room import want
+from dlrl_state.run_memory import forget_run, run_folders
 from dlrl_state.state_memory import StateMemory, saved_state
 from dlrl_state.url_storage import check_url, is_url
 from dlrl_state.version_folder import Version
@@ -98,13 +99,14 @@ class NodeMemoryKeeper(StateKeeper):
             cpu_s=copy.cpu_s + self._copies.take_cpu_s(),
             durable=self._durable.status(),
             neighbour_error=copy.neighbour_error,
+            pushed_out=self._memory.take_pushed(),
         )
 
     # ---- which versions there are
 
     def held(self) -> HeldCommits:
         durable = {id_: commit.to_json() for id_, commit in self._durable.held().items()}
-        in_memory = _as_held(self._memory.held(), self._memory)
+        in_memory = _as_held(want(self._memory.held()), self._memory)
         return replace(in_memory, commits={**durable, **in_memory.commits})
 
     def set_counted(self, id_: str) -> None:
@@ -167,8 +169,10 @@ class NodeMemoryKeeper(StateKeeper):
         return self._memory.no_room(size)
 
     def held_for(self, workloads: Collection[str]) -> dict[str, HeldCommits]:
-        memories = {name: self._copies.memory_of(name) for name in workloads}
-        return {name: _as_held(found, memory) for name, memory in memories.items() if (found := memory.held())}
+        runs = [run for run in run_folders(self._request.run_id) if run.is_dir()]
+        here = {one.name for run in runs for one in run.iterdir()}  # of thousands of workloads, few are on a node
+        memories = {name: self._copies.memory_of(name) for name in here.intersection(workloads)}
+        return {name: _as_held(found, memory) for name, memory in memories.items() if (found := want(memory.held()))}
 
     def source_of(self, workload: str, id_: str) -> Source:
         return self._copies.source_of(workload, id_)

@@ -19,6 +19,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from dlrl_core.errors import DlrlError
 from dlrl_core.workload.state_keeper import Commit, KeeperRequest, Neighbour
+from dlrl_state.node_room import want
 from dlrl_state.state_memory import StateMemory
 from dlrl_state.transfer import Address, FileServer, connected
 from dlrl_state.version_folder import Piece, Version
@@ -60,7 +61,7 @@ class NeighbourCopies:
         with self._guard:
             if workload not in self._memories:
                 self._memories[workload] = StateMemory(
-                    run_id=self._request.run_id, workload=workload, cluster=self._request.cluster
+                    run_id=self._request.run_id, workload=workload, cluster=self._request.cluster, is_for_other=True
                 )
             return self._memories[workload]
 
@@ -70,7 +71,7 @@ class NeighbourCopies:
         """Raises DlrlError if there is no such version in the memory of this machine."""
         memory = self.memory_of(workload)
         version = memory.held().get(id_)
-        if version is None:
+        if version is None or not want({id_: version}):
             raise DlrlError(f"there is no whole version of it in '{memory.place()}'")
         with self._guard:
             self._versions = {key: one for key, one in self._versions.items() if key[0] != workload}

@@ -22,7 +22,18 @@ from typing import IO, TypeVar
 from dlrl_core.workload.captured_state import CapturedState, SavedState
 from dlrl_core.workload.state_keeper import Commit
 from dlrl_state.alike_buffers import ALIGNED, AlikeCopying, alike_layout, copy_buffers, receive_alike
-from dlrl_state.alike_content import AlikeContent, bytes_in, group_of
+from dlrl_state.alike_content import AlikeContent, bytes_for, bytes_in, group_of
+from dlrl_state.node_room import (
+    BYTES,
+    POOL,
+    check_for_copy,
+    drop_left,
+    free_at,
+    in_gb,
+    part_in,
+    push_out,
+    release_alike,
+)
 from dlrl_state.run_memory import CLUSTER, LOCK, is_own, memory_roots, own_folder, run_folders, sweep
 from dlrl_state.version_folder import (
     Fill,
@@ -30,31 +41,29 @@ from dlrl_state.version_folder import (
     Span,
     Version,
     check_names,
-    dead_parts,
     discard,
     fill_pieces,
     is_alive,
-    new_part,
+    mapped_file,
     pieces_of_files,
     publish,
     published,
-    read_version,
     sizes_of_files,
     this_process,
     unused_parts,
 )
 
 _INDEX = "dlrl_state.json"
-_BYTES = "dlrl_state.bytes"
-_POOL = "pool"
 
 Result = TypeVar("Result")
 
 
 class StateMemory:
-    """The versions of one workload on this machine."""
+    """The versions of one workload on this machine; `is_for_other`: held for one that runs on another machine."""
 
-    def __init__(self, *, run_id: str, workload: str, role: str = "", cluster: str = "") -> None:
+    def __init__(
+        self, *, run_id: str, workload: str, role: str = "", cluster: str = "", is_for_other: bool = False
+    ) -> None:
         self._run_id = run_id
         self._workload = workload
         self._role = role
@@ -69,6 +78,10 @@ class StateMemory:
         self._full: set[Path] = set()
         """Roots that had no room left when they were written to."""
         self._is_alike_checked = False
+        self._is_for_other = is_for_other
+        self._needed = 0
+        """Bytes that have to be free for the version that is being written."""
+        self._pushed: set[str] = set()
 
     def held(self) -> dict[str, Version]:
         """All whole versions, by the id of their commit."""
@@ -87,6 +100,11 @@ class StateMemory:
     def place(self) -> str:
         """Where this workload's state lies, or would, for messages."""
         return str(self._root or self._roots()[0])
+
+    def take_pushed(self) -> frozenset[str]:
+        """The workloads whose copies were pushed out for versions of this one, since this was last asked for."""
+        taken, self._pushed = self._pushed, set()
+        return frozenset(taken)
 
     def _roots(self) -> list[Path]:
         return [folder / self._workload for folder in run_folders(self._run_id)]
@@ -120,8 +138,8 @@ class StateMemory:
         All other versions but those to keep are removed first.
         """
         root = self._prepared(commit, keep, 0)
-        shutil.rmtree(root / _POOL, ignore_errors=True)
-        with _new_part(root, commit) as part:
+        shutil.rmtree(root / POOL, ignore_errors=True)
+        with part_in(root, commit) as part:
             fill(part)
             publish(part, commit, pieces := pieces_of_files(part))
             return sum(piece.size for piece in pieces)
@@ -152,16 +170,26 @@ class StateMemory:
             on_copied()
 
         with self._writing:
+            self._drop_left(keep)
             return self._with_room(lambda: self._write(commit, keep, captured, end), copied.is_set)
 
+    def _drop_left(self, keep: Collection[str]) -> None:
+        for version in [one for id_, one in self.held().items() if id_ in keep]:
+            for run in run_folders(self._run_id):
+                drop_left(run, self._workload, version)
+
     def _with_room(self, write: Callable[[], Result], is_too_late: Callable[[], bool] = lambda: False) -> Result:
-        """Write; a root whose memory other ranks have taken meanwhile is left for the next one."""
+        """Write; if memory was taken meanwhile, copies for other nodes are pushed out, then the next root is used."""
         while True:
             try:
                 return write()
             except OSError as error:
                 is_last = len(self._full) + 1 >= len(memory_roots())
-                if error.errno != errno.ENOSPC or self._root is None or is_last or is_too_late():
+                if error.errno != errno.ENOSPC or self._root is None or is_too_late():
+                    raise
+                if self._has_pushed_out(self._root.parent, self._needed):
+                    continue
+                if is_last:
                     raise
                 self._full.add(self._root)
                 self._root = None
@@ -177,7 +205,7 @@ class StateMemory:
                 places[name] = (end, buffer.size)
                 end += -(-buffer.size // ALIGNED) * ALIGNED
         root = self._prepared(commit, keep, end + (alike.size if alike else 0), alike.group if alike else None)
-        with _new_part(root, commit) as part:
+        with part_in(root, commit) as part:
             pieces, seconds = _copied(captured, places, self._mapping(root, part, end))
             if alike is None:
                 on_copied()
@@ -187,14 +215,19 @@ class StateMemory:
                 pieces += copying.write_to(content, part, on_copied)
                 seconds += copying.cpu_s
                 self._is_alike_checked = True
-            index = {"layout": captured.layout, "places": {name: (_BYTES, *place) for name, place in places.items()}}
+            index = {"layout": captured.layout, "places": {name: (BYTES, *place) for name, place in places.items()}}
             index["places"] |= {name: (alike.file, *place) for name, place in shared.items() if alike}
             (part / _INDEX).write_text(json.dumps(index))
-            publish(part, commit, [*pieces, *pieces_of_files(part, but={piece.file for piece in pieces} | {_BYTES})])
+            publish(part, commit, [*pieces, *pieces_of_files(part, but={piece.file for piece in pieces} | {BYTES})])
             return seconds
 
-    def _content(self, group: Path, commit: Commit, keep: Collection[str], spans: Collection[Span]) -> AlikeContent:
-        return AlikeContent(group, commit, self._workload, spans, lambda: self._release_alike(group, keep))
+    def _content(
+        self, group: Path, commit: Commit, keep: Collection[str], spans: Collection[Span], *, is_pulled: bool = False
+    ) -> AlikeContent:
+        def release() -> None:
+            release_alike(group, keep, self._pinned)
+
+        return AlikeContent(group, commit, self._workload, spans, release, is_pulled=is_pulled)
 
     def receive(self, commit: Commit, pieces: Sequence[Piece], keep: Collection[str], fill: Fill) -> None:
         """Publish a version that another process has written, unless it is here.
@@ -208,23 +241,10 @@ class StateMemory:
             raise OSError(str(error)) from None
         with self._writing:
             if commit.id not in self.held():
-                self._check_others(sum(sizes_of_files(pieces).values()))
+                if self._is_for_other:
+                    size = sum(sizes_of_files(pieces).values())
+                    check_for_copy(run_folders(self._run_id)[0], self._workload, size)
                 self._with_room(lambda: self._receive(commit, pieces, keep, fill))
-
-    def _check_others(self, size: int) -> None:
-        """Raise OSError (ENOSPC) if a copy for another node would take the room of the ranks of this one.
-
-        A rank that holds one version of its own needs room for a second.
-        """
-        root = memory_roots()[0]
-        run = run_folders(self._run_id)[0]
-        others = [published(folder) for folder in run.glob("*-*") if folder.name != self._workload and folder.is_dir()]
-        own = [[one for one in versions.values() if not one.is_replica] for versions in others]
-        needed = sum(versions[0].size for versions in own if len(versions) == 1)
-        free = shutil.disk_usage(root).free if root.exists() else 0
-        if needed and free < size + needed:
-            need = f"it needs {_gb(size)}, and the ranks of that node {_gb(needed)}"
-            raise OSError(errno.ENOSPC, f"'{root}' has {_gb(free)} free; {need}")
 
     def _receive(self, commit: Commit, pieces: Sequence[Piece], keep: Collection[str], fill: Fill) -> None:
         files: dict[str, list[Piece]] = {}
@@ -234,21 +254,22 @@ class StateMemory:
         groups = {file: group for file in files if (group := group_of(file)) is not None}
         root = self._prepared(commit, keep, sum(sizes.values()), next(iter(groups.values()), None))
         before = published(root)
-        with _new_part(root, commit) as part:
+        with part_in(root, commit) as part:
             own = {file: self._file_view(root, part, file, size) for file, size in sizes.items() if file not in groups}
             targets = [(one, own[one.file][one.start : one.start + one.size]) for one in pieces if one.file in own]
             fill_pieces(targets, before, fill)
             for file, group in groups.items():
-                content = self._content(root.parent / group, commit, keep, [one.span for one in files[file]])
+                spans = [one.span for one in files[file]]
+                content = self._content(root.parent / group, commit, keep, spans, is_pulled=True)
                 receive_alike(content, files[file], part, lambda wanted: fill_pieces(wanted, before, fill))
-            publish(part, commit, pieces, is_replica=True)
+            publish(part, commit, pieces, is_replica=self._is_for_other)
 
     def _file_view(self, root: Path, part: Path, file: str, size: int) -> memoryview:
-        if file == _BYTES:
+        if file == BYTES:
             memory = self._mapping(root, part, size)
         else:
             (part / file).parent.mkdir(parents=True, exist_ok=True)
-            memory = _mapped_file(part / file, size)
+            memory = mapped_file(part / file, size)
         return memoryview(memory) if memory is not None else memoryview(bytearray())
 
     def no_room(self, size: int) -> str | None:
@@ -271,32 +292,23 @@ class StateMemory:
                     version.commit.version >= commit.version
                 )  # then this commit is of a trainer that was replaced
                 if id_ not in keep and id_ not in self._pinned and is_mine and not is_newer:
-                    discard(version.folder, kept_file=_BYTES, kept_as=root / _POOL if root == self._root else None)
+                    discard(version.folder, kept_file=BYTES, kept_as=root / POOL if root == self._root else None)
         if self._root is None:
             self._root = self._chosen(size, group)
         if group is not None:
             own_folder(self._root.parent / group, below=self._root.parents[2])
+        there = (self._root / POOL).stat().st_size if (self._root / POOL).exists() else 0
+        there += bytes_for(self._root.parent / group, commit) if group else 0
+        self._needed = max(0, size - there)
+        if self._needed > free_at(self._root):
+            self._has_pushed_out(self._root.parent, self._needed)
         return self._root
 
-    def _release_alike(self, group: Path, keep: Collection[str]) -> None:
-        """Remove what no process will: versions, of any workload, that have a link to the content of a group.
-
-        They are of a process that died, or copies for another node, and older than one to keep that is there too. A
-        copy would be removed when the next one comes, which is after the ranks here have written that version.
-        """
-        commits = {folder.name: folder.name.partition("-") for folder in group.glob("*-*")}
-        kept = [(int(version), name) for name, (version, _, id_) in commits.items() if id_ in keep]
-        for newest, name in kept:
-            for held in group.parent.glob(f"*/{name}"):
-                for old in [held.with_name(one) for one, (version, _, _) in commits.items() if int(version) < newest]:
-                    if (found := read_version(old)) is not None and self._is_left(found) and read_version(held):
-                        discard(old, kept_file=_BYTES, kept_as=old.parent / _POOL)
-        for part in [part for root in group.parent.iterdir() for part in dead_parts(root)]:
-            shutil.rmtree(part, ignore_errors=True)
-
-    def _is_left(self, version: Version) -> bool:
-        is_pinned = version.commit.id in self._pinned
-        return not is_pinned and (version.is_replica or not is_alive(version.writer))
+    def _has_pushed_out(self, run: Path, needed: int) -> bool:
+        """Whether copies for other nodes gave way to a version of this workload, which runs here."""
+        pushed = [] if self._is_for_other else push_out(run, self._workload, needed)
+        self._pushed.update(pushed)
+        return bool(pushed)
 
     def _chosen(self, size: int, group: str | None = None, *, is_tried: bool = False) -> Path:
         """The first folder with room for two versions; made, unless this is only tried. Raises OSError (ENOSPC)."""
@@ -310,6 +322,8 @@ class StateMemory:
             held = [version for version in self.held().values() if version.folder.parent == folder]
             own = sum(one.size for version in held for one in version.pieces if group_of(one.file) is None)
             own += bytes_in(folder.parent / group) if group else 0
+            if free + own < 2 * size and not is_tried and self._has_pushed_out(folder.parent, 2 * size - own):
+                free = free_at(root)
             if free + own >= 2 * size and is_tried:
                 return folder
             if free + own >= 2 * size:
@@ -320,13 +334,13 @@ class StateMemory:
                 if told:
                     print(f"dlrl: {told[0]}; commits of '{self._workload}' go to '{root}' instead", flush=True)
                 return folder
-            told.append(f"'{root}' has {_gb(free)} free, and two versions of this state need {_gb(2 * size)}")
+            told.append(f"'{root}' has {in_gb(free)} free, and two versions of this state need {in_gb(2 * size)}")
         what = f"{'; '.join(told)}; give the container more shared memory, or set DLRL_MEMORY to another place"
         raise OSError(errno.ENOSPC, what)
 
     def _mapping(self, root: Path, part: Path, size: int) -> mmap.mmap | None:
         """The memory of the new version's file: that of an unneeded one if there is one of this size."""
-        target, pool = part / _BYTES, root / _POOL
+        target, pool = part / BYTES, root / POOL
         with contextlib.suppress(FileNotFoundError):
             pool.rename(target)
         if not size:
@@ -346,36 +360,13 @@ class StateMemory:
             return self._mapped[inode]
 
 
-@contextlib.contextmanager
-def _new_part(root: Path, commit: Commit) -> Iterator[Path]:
-    """An empty folder to write a version to; it is removed unless it is published."""
-    part = new_part(root, commit)
-    try:
-        yield part
-    except BaseException:
-        with contextlib.suppress(OSError):  # it is mapped: removed, its pages would stay
-            if not (root / _POOL).exists():
-                (part / _BYTES).rename(root / _POOL)
-        shutil.rmtree(part, ignore_errors=True)
-        raise
-
-
-def _mapped_file(path: Path, size: int) -> mmap.mmap | None:
-    """A new file of that size, as memory."""
-    with path.open("w+b") as file:
-        if not size:
-            return None
-        os.posix_fallocate(file.fileno(), 0, size)
-        return mmap.mmap(file.fileno(), size)
-
-
 def _copied(
     captured: CapturedState, places: dict[str, tuple[int, int]], memory: mmap.mmap | None
 ) -> tuple[list[Piece], float]:
     view = memoryview(memory) if memory is not None else memoryview(bytearray())
     targets = [(captured.buffers[name], view[start : start + size]) for name, (start, size) in places.items()]
     digests, seconds = copy_buffers(targets)
-    return [Piece(_BYTES, *place, digest) for place, digest in zip(places.values(), digests, strict=True)], seconds
+    return [Piece(BYTES, *place, digest) for place, digest in zip(places.values(), digests, strict=True)], seconds
 
 
 def saved_state(folder: Path) -> SavedState | None:
@@ -383,7 +374,7 @@ def saved_state(folder: Path) -> SavedState | None:
     if not (folder / _INDEX).exists():
         return None
     index = json.loads((folder / _INDEX).read_text())
-    views = {file: _view_of(folder / file) for file in {_BYTES, *(file for file, _, _ in index["places"].values())}}
+    views = {file: _view_of(folder / file) for file in {BYTES, *(file for file, _, _ in index["places"].values())}}
     return SavedState(
         layout=index["layout"],
         buffers={name: views[file][start : start + size] for name, (file, start, size) in index["places"].items()},
@@ -395,7 +386,3 @@ def _view_of(path: Path) -> memoryview:
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY) if size else bytearray())
-
-
-def _gb(size: float) -> str:
-    return f"{size / 1e9:.2f} GB"

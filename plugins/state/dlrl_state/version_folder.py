@@ -7,7 +7,9 @@ the version and the id of the commit, so that two attempts never share one; unde
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
+import mmap
 import os
 import shutil
 import uuid
@@ -22,6 +24,7 @@ from dlrl_core.workload.state_keeper import Commit
 
 _MANIFEST = "dlrl_commit.json"
 _COUNTED = "counted"
+_WANTED = "wanted"
 _PART = "part-"
 _DAMAGED = "damaged-"
 _READ = 16 * 2**20
@@ -64,8 +67,16 @@ class Version:
         return (self.folder / _COUNTED).exists()
 
     @property
+    def is_wanted(self) -> bool:
+        """Whether a way back has found it, and may need it."""
+        return (self.folder / _WANTED).exists()
+
+    @property
     def size(self) -> int:
         return sum(piece.size for piece in self.pieces)
+
+    def set_wanted(self) -> None:
+        (self.folder / _WANTED).touch()
 
     def set_counted(self) -> None:
         (self.folder / _COUNTED).touch()
@@ -150,6 +161,15 @@ def new_part(root: Path, commit: Commit) -> Path:
     part = root / f"{_PART}{pid}-{started}-{commit.version}-{uuid.uuid4().hex}"
     part.mkdir(mode=0o700)
     return part
+
+
+def mapped_file(path: Path, size: int) -> mmap.mmap | None:
+    """A new file of that size, as memory."""
+    with path.open("w+b") as file:
+        if not size:
+            return None
+        os.posix_fallocate(file.fileno(), 0, size)
+        return mmap.mmap(file.fileno(), size)
 
 
 def pieces_of_files(folder: Path, *, but: Collection[str] = ()) -> list[Piece]:
@@ -282,6 +302,22 @@ def discard(folder: Path, *, kept_file: str | None = None, kept_as: Path | None 
     shutil.rmtree(gone, ignore_errors=True)
 
 
+def give_back(path: Path) -> bool:
+    """Remove a version, or a file, and free its memory now, even if a process has mapped it; False if it is gone.
+
+    What other versions have a link to stays.
+    """
+    gone = path.with_name(f"{_PART}{uuid.uuid4().hex}")
+    try:
+        path.rename(gone)  # from here on no process finds it, and none takes it to write over it
+    except OSError:
+        return False
+    for file in [one for one in (gone, *gone.rglob("*")) if one.is_file() and one.stat().st_nlink == 1]:
+        os.truncate(file, 0)
+    shutil.rmtree(gone, ignore_errors=True) if gone.is_dir() else gone.unlink(missing_ok=True)
+    return True
+
+
 def _folders(root: Path) -> Iterator[Path]:
     try:
         yield from (path for path in root.iterdir() if path.is_dir() and not path.is_symlink())
@@ -292,21 +328,31 @@ def _folders(root: Path) -> Iterator[Path]:
 def read_version(folder: Path) -> Version | None:
     """The version in a folder; None if it is not whole."""
     try:
-        told = json.loads((folder / _MANIFEST).read_text())
-        pieces = tuple(Piece(**piece) for piece in told["pieces"])
-        check_names(pieces)
-        if any((folder / file).stat().st_size < size for file, size in sizes_of_files(pieces).items()):
+        seen = (folder / _MANIFEST).stat()
+        version, sizes = _read_manifest(folder, seen.st_ino, seen.st_mtime_ns)
+        if any((folder / file).stat().st_size < size for file, size in sizes.items()):
             return None
-        pid, started = told["writer"]
-        return Version(
-            folder=folder,
-            commit=Commit(**told["commit"]),
-            pieces=pieces,
-            writer=(pid, started),
-            is_replica=told.get("is_replica", False),
-        )
+        return version
     except (OSError, ValueError, KeyError, TypeError):
         return None  # it is being removed, or was not written by us
+
+
+@functools.lru_cache(maxsize=32)
+def _read_manifest(folder: Path, inode: int, changed_ns: int) -> tuple[Version, dict[str, int]]:
+    """The version that a manifest tells of, and the sizes of its files. Large models have thousands of pieces a rank,
+    and the versions of a node are looked through several times in each commit: each manifest is read once."""
+    told = json.loads((folder / _MANIFEST).read_text())
+    pieces = tuple(Piece(**piece) for piece in told["pieces"])
+    check_names(pieces)
+    pid, started = told["writer"]
+    version = Version(
+        folder=folder,
+        commit=Commit(**told["commit"]),
+        pieces=pieces,
+        writer=(pid, started),
+        is_replica=told.get("is_replica", False),
+    )
+    return version, sizes_of_files(pieces)
 
 
 def _sync_tree(folder: Path) -> None:
