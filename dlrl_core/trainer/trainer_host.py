@@ -44,7 +44,7 @@ CONCURRENCY_GROUPS = (("control", 2), ("watch", 2))
 _PUSH_PERIOD_S = 0.2
 _PUSH_LEAST_S = 0.02
 _PUSH_AGAIN_S = 3.0
-_LEAVE_S = 30.0
+_LEAVE_S = 300.0
 """When a thread has met a death for which the trainer goes back, `fit` has to end within this time."""
 
 
