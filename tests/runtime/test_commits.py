@@ -154,4 +154,4 @@ def test_state_that_no_commit_can_hold_is_refused_before_training_starts(ray_2_n
     job = made.trainer(HERE, "KeepingTrainer").actor(HERE, "UnknownOptimizer").total(2).commits(every=1).build()
     with pytest.raises(JobFailedError, match="a commit can't hold the state of optimizer 'Mine'"):
         job.submit("refused")
-    assert record_of("refused").record.progress.step is None
+    assert record_of("refused").record.progress.commit_json is None

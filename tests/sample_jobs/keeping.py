@@ -39,3 +39,7 @@ class UnknownOptimizer(Keeper):
 
     def capture_state(self):
         raise DlrlError("a commit can't hold the state of optimizer 'Mine'")
+
+    @trainer_invocation()
+    def update(self, step, value):
+        raise AssertionError("training has started")
