@@ -1,4 +1,4 @@
-"""The `dlrl` command: one thin function for each subcommand.
+"""The `dlrl` command: what plugins add to it, and the options that their commands share.
 
 Nothing heavy is imported at the top of this module or of those it imports: `dlrl --help` must come at once.
 """
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from dlrl_core.cli.job_input import JobInput
     from dlrl_core.plugin import PluginHost
 
+_OF_A_JOB = ("run", "stop")
+"""Listed first. Most of what they call is the core: a bug there is a traceback, not an error of their plugin."""
 EXIT_CODES = "\n".join(f"{code.value:>3}  {meaning}" for code, meaning in MEANINGS.items())
 
 app = typer.Typer(
@@ -79,82 +81,20 @@ def top(
     """Options of the whole command; the help text is that of the app."""
 
 
-@app.command()
-def run(
-    words: Words = None,
-    framework: Framework = None,
-    name: Annotated[str | None, typer.Option(help="The job's name; by default that of its file.")] = None,
-    address: Address = None,
-    node_num: NodeNum = None,
-    device_per_node: DevicePerNode = None,
-    overrides: Override = None,
-    commits: CommitWishes = None,
-    wait: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for resources that other jobs hold.")
-    ] = 60.0,
-    detach: Annotated[bool, typer.Option("--detach", help="Submit to a cluster and return at once.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Run a job and wait for its end.
-
-    Without a cluster address, a local Ray shaped like the job is started for
-    it and stopped after it. Progress and what the job prints go to stderr, the
-    result to stdout. Ctrl-C stops the job; a second one leaves it as it is.
-
-    \b
-    Examples:
-      dlrl run examples/quickstart/quickstart.yaml --set steps=20
-      dlrl run --framework verl -- python -m verl.trainer.main_ppo data.seed=1
-    """
-    with errors_shown(as_json):
-        from dlrl_core.cli.run_job import run_job, submit_job
-
-        given = job_input(words, framework, overrides, node_num, device_per_node, commits)
-        if detach:
-            submit_job(given, name=name, address=address, wait_s=wait, as_json=as_json)
-        else:
-            run_job(given, name=name, address=address, wait_s=wait, is_quiet=quiet, as_json=as_json)
-
-
-@app.command()
-def stop(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The job to stop.")],
-    address: Address = None,
-    as_json: AsJson = False,
-) -> None:
-    """Stop a job and wait until nothing of it is left.
-
-    \b
-    Example:
-      dlrl stop quickstart --address 10.0.0.7:6379
-    """
-    with errors_shown(as_json):
-        from dlrl_core.cli.stop_job import stop_job
-
-        stop_job(name, address, as_json=as_json)
-
-
 def main() -> None:
-    """The entry point. Commands of plugins are added unless the first word is a command of dlrl's own."""
-    if not {*sys.argv[1:2]} & own_commands():
-        add_plugin_commands()
+    """The entry point: all commands come from plugins."""
+    add_plugin_commands()
     app(prog_name="dlrl")
 
 
-def own_commands() -> set[str]:
-    """The names of the commands in this module, which no plugin can take: `KINDS` reserves them."""
-    return {command.callback.__name__ for command in app.registered_commands if command.callback and not command.name}
-
-
 def add_plugin_commands() -> None:
-    """Add the plugin's command that is called; if it is none of theirs, all of them, and print which can't be used."""
+    """Add the command that is called; if there is none of that name, all of them, and print which can't be used."""
     from dlrl_core.cli.output import print_problems, quiet_plugins
 
     with quiet_plugins() as host:
         called = usable_commands(host, sys.argv[1:2])
         commands = called or usable_commands(host)
-    for name, function in commands.items():
+    for name, function in sorted(commands.items(), key=lambda command: command[0] not in _OF_A_JOB):
         app.command(name)(_with_errors_shown(host, name, function))
     if not called:
         print_problems(host.problems("dlrl_commands"))
@@ -168,7 +108,7 @@ def _with_errors_shown(host: PluginHost, name: str, function: Callable[..., None
         with errors_shown("--json" in sys.argv):
             host.blaming("dlrl_commands", name, function, but=passing)(*args, **kwargs)
 
-    return call
+    return function if name in _OF_A_JOB else call
 
 
 def usable_commands(host: PluginHost, names: Sequence[str] | None = None) -> dict[str, Callable[..., None]]:

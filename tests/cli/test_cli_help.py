@@ -14,7 +14,6 @@ import pytest
 from cli_shell import PACED, ROOT, Shell
 
 from dlrl_core import __version__
-from dlrl_core.cli.app import own_commands
 from dlrl_core.cli.error_report import MEANINGS, ExitCode
 from dlrl_core.plugin.hookspecs import KINDS
 
@@ -54,7 +53,7 @@ def test_help_imports_nothing_heavy(shell):
 
 
 def test_no_plugin_can_take_the_name_of_a_command():
-    assert own_commands() == set(KINDS["dlrl_commands"].reserved)
+    assert set(COMMANDS) == set(KINDS["dlrl_commands"].of_dlrls_plugins)
 
 
 @pytest.mark.parametrize(

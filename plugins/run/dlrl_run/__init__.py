@@ -1,0 +1,1 @@
+"""Run a job from a shell, show how it goes and how it ended; stop one."""

@@ -1,0 +1,15 @@
+"""Registers the commands `dlrl run` and `dlrl stop`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrl_core import hookimpl
+
+if TYPE_CHECKING:
+    from dlrl_core.plugin.hookspecs import Command, ImportPath
+
+
+@hookimpl
+def dlrl_commands() -> dict[str, Command | ImportPath]:
+    return {"run": "dlrl_run.command:run", "stop": "dlrl_run.command:stop"}
