@@ -6,6 +6,7 @@ Nothing heavy is imported at the top of this module or of those it imports: `dlr
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,6 @@ from dlrl_core import __version__
 from dlrl_core.cli.error_report import MEANINGS, errors_shown
 
 if TYPE_CHECKING:
-    from dlrl_core.cli.job_input import JobInput
     from dlrl_core.plugin import PluginHost
 
 _OF_A_JOB = ("run", "stop")
@@ -34,36 +34,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Words = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="JOB.yaml | -- WORDS...",
-        help="A job file; or, with --framework, that framework's own words, unchanged.",
-        show_default=False,
-    ),
-]
-Framework = Annotated[str | None, typer.Option(help="Read the words as this framework does; see: dlrl frameworks.")]
-Override = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change one value of the config, as in model.lr=0.1. Repeatable."),
-]
-NodeNum = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="How many nodes the job uses, whatever its file or config says.")
-]
-DevicePerNode = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="How many devices it uses on each of them.")
-]
 Address = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="The Ray cluster to use; else RAY_ADDRESS counts.")
 ]
-CommitWishes = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=VALUE",
-        help="How often to commit and where to: every=5, budget=0.05, durable_every=20. Repeatable.",
-    ),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON object to stdout.")]
+
+
+def is_cluster_named(address: str | None) -> bool:
+    """Whether a cluster was named, by --address or by RAY_ADDRESS."""
+    return bool(address or os.environ.get("RAY_ADDRESS"))
 
 
 def _version(is_asked: bool) -> None:
@@ -126,24 +105,3 @@ def _is_command(host: PluginHost, name: str, function: Callable[..., None]) -> b
         host.refuse("dlrl_commands", name, f"is no command: {type(error).__name__}: {error}")
         return False
     return True
-
-
-def job_input(
-    words: list[str] | None,
-    framework: str | None,
-    overrides: list[str] | None,
-    node_num: int | None,
-    device_per_node: int | None,
-    commits: list[str] | None,
-) -> JobInput:
-    """What a command with these options was given."""
-    from dlrl_core.cli.job_input import JobInput
-
-    return JobInput(
-        words=words or [],
-        framework=framework,
-        overrides=overrides or [],
-        node_num=node_num,
-        device_per_node=device_per_node,
-        commits=commits or [],
-    )

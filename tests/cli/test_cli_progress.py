@@ -12,9 +12,9 @@ from dlrl_core.cli import wording
 from dlrl_core.cli.output import plain
 from dlrl_core.context import JobContext, JobRecord, open_store
 from dlrl_core.context.store import sqlite_url
-from dlrl_run.live_progress import LiveProgress
-from dlrl_run.progress import PlainProgress, StepSpeed, plain_line, speed
-from dlrl_run.run_job import summary_table
+from dlrl_jobs.live_progress import LiveProgress
+from dlrl_jobs.progress import PlainProgress, StepSpeed, plain_line, speed
+from dlrl_jobs.run_job import summary_table
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def progress_of(name: str, *, is_quiet: bool) -> Progress:
         return Progress()
     if not sys.stderr.isatty():
         return PlainProgress()
-    from dlrl_run.live_progress import LiveProgress
+    from dlrl_jobs.live_progress import LiveProgress
 
     return LiveProgress(name)
 

@@ -1,4 +1,4 @@
-"""Registers the commands `dlrl run` and `dlrl stop`."""
+"""Registers the commands `dlrl run`, `dlrl plan` and `dlrl stop`."""
 
 from __future__ import annotations
 
@@ -12,4 +12,8 @@ if TYPE_CHECKING:
 
 @hookimpl
 def dlrl_commands() -> dict[str, Command | ImportPath]:
-    return {"run": "dlrl_run.command:run", "stop": "dlrl_run.command:stop"}
+    return {
+        "run": "dlrl_jobs.command:run",
+        "plan": "dlrl_jobs.command:plan",
+        "stop": "dlrl_jobs.command:stop",
+    }

@@ -1,23 +1,15 @@
-"""The commands `dlrl run` and `dlrl stop`."""
+"""The commands `dlrl run`, `dlrl plan` and `dlrl stop`."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dlrl_core.cli.app import (
-    Address,
-    AsJson,
-    CommitWishes,
-    DevicePerNode,
-    Framework,
-    NodeNum,
-    Override,
-    Words,
-    job_input,
-)
+from dlrl_core.cli.app import Address, AsJson
 from dlrl_core.cli.error_report import errors_shown
+from dlrl_jobs.options import CommitWishes, DevicePerNode, Framework, NodeNum, Override, Words, job_input
 
 
 def run(
@@ -49,13 +41,55 @@ def run(
     """
     with errors_shown(as_json):
         _print_plugin_problems()
-        from dlrl_run.run_job import run_job, submit_job
+        from dlrl_jobs.run_job import run_job, submit_job
 
         given = job_input(words, framework, overrides, node_num, device_per_node, commits)
         if detach:
             submit_job(given, name=name, address=address, wait_s=wait, as_json=as_json)
         else:
             run_job(given, name=name, address=address, wait_s=wait, is_quiet=quiet, as_json=as_json)
+
+
+def plan(
+    words: Words = None,
+    framework: Framework = None,
+    address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Plan on this Ray cluster, as free as it is now.")
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, max=1_000_000, help="Plan on a cluster of so many nodes...")
+    ] = None,
+    devices: Annotated[int | None, typer.Option(min=0, help="...with so many devices each...")] = None,
+    cpus: Annotated[int | None, typer.Option(min=0, help="...and so many CPUs; enough if not said.")] = None,
+    cluster: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Plan on the cluster that this YAML file describes.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the plan into this SVG file.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plan as a page, with picture.")] = None,
+    node_num: NodeNum = None,
+    device_per_node: DevicePerNode = None,
+    overrides: Override = None,
+    commits: CommitWishes = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show where each workload would run, and what a death would restart.
+
+    Without a cluster, the smallest one that the job fits. RAY_ADDRESS does not
+    count here: unless --address is said, neither Ray nor a class of the job is
+    imported.
+
+    \b
+    Examples:
+      dlrl plan examples/quickstart/quickstart.yaml
+      dlrl plan examples/quickstart/quickstart.yaml --nodes 2 --devices 8
+      dlrl plan examples/quickstart/quickstart.yaml --html plan.html
+    """
+    with errors_shown(as_json):
+        from dlrl_jobs.plan_job import ClusterChoice, PictureFiles, plan_job
+
+        given = job_input(words, framework, overrides, node_num, device_per_node, commits)
+        choice = ClusterChoice(address=address, file=cluster, nodes=nodes, devices=devices, cpus=cpus)
+        plan_job(given, choice, PictureFiles(svg=svg, html=html), as_json=as_json)
 
 
 def stop(
@@ -71,7 +105,7 @@ def stop(
     """
     with errors_shown(as_json):
         _print_plugin_problems()
-        from dlrl_run.stop_job import stop_job
+        from dlrl_jobs.stop_job import stop_job
 
         stop_job(name, address, as_json=as_json)
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from dlrl_core.cli import wording
 from dlrl_core.cli.output import state_style
-from dlrl_run.progress import METRICS_SHOWN, PHASES_SHOWN, Progress, StepSpeed, speed
+from dlrl_jobs.progress import METRICS_SHOWN, PHASES_SHOWN, Progress, StepSpeed, speed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -1,1 +1,0 @@
-"""Run a job from a shell, show how it goes and how it ended; stop one."""
