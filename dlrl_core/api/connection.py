@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlrl_core.errors import ClusterError
-from dlrl_core.plan import ClusterView, needed_cluster
+from dlrl_core.plan import needed_cluster
 from dlrl_core.spec import JobSpec
 
 if TYPE_CHECKING:
@@ -77,9 +77,7 @@ class _Connections:
 
         _check_framework(spec)
         self._started = cluster = self._started or job_cluster()
-        shape = needed_cluster(spec)
-        _announce(shape, spec)
-        address = cluster.acquire(shape)
+        address = cluster.acquire(needed_cluster(spec))
         try:
             if not ray.is_initialized():
                 _init(address)
@@ -160,20 +158,6 @@ def _check_listens(address: str) -> None:
         raise ClusterError(
             f"can't join the Ray cluster at '{address}': nobody listens there ({reason}); is it running?"
         )
-
-
-def _announce(shape: ClusterView, spec: JobSpec) -> None:
-    devices = int(shape.nodes[0].free.get(spec.device_type, 0))
-    real = len(list(Path("/dev").glob("nvidia[0-9]*"))) if spec.device_type == "GPU" else os.cpu_count() or 1
-    is_simulated = len(shape.nodes) > 1 or real < devices
-    kind = f"logical {spec.device_type}" if is_simulated else spec.device_type
-    nodes = f"{len(shape.nodes)} node{'s' if len(shape.nodes) > 1 else ''}"
-    print(
-        f"dlrl: no cluster address, so a local Ray is started for this job: {nodes} x {devices} {kind}"
-        f"{' (simulated on this machine)' if is_simulated else ''}; it stops with the job",
-        file=sys.stderr,
-        flush=True,
-    )
 
 
 _FROM_RAY = ("raylet", "autoscaler", "gcs_server")

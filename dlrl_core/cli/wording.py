@@ -23,12 +23,6 @@ def duration(seconds: float) -> str:
     return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
 
 
-def clock_time(seconds: float) -> str:
-    """A running time of constant width, such as '0:02:05'."""
-    whole = int(seconds)
-    return f"{whole // 3600}:{whole % 3600 // 60:02}:{whole % 60:02}"
-
-
 def number(value: Any) -> str:
     """A metric; one that is no number comes as its text, such as 'NaN'."""
     return f"{value:.4g}" if isinstance(value, int | float) else str(value)
@@ -38,11 +32,6 @@ def steps(step: int | None, total: int | None) -> str:
     if step is None:
         return NONE
     return f"{step}/{total}" if total is not None else str(step)
-
-
-def speed(steps_per_s: float) -> str:
-    """Steps per second where that is at least one, else seconds per step."""
-    return f"{steps_per_s:.3g} steps/s" if steps_per_s >= 1 else f"{duration(1 / steps_per_s)}/step"
 
 
 def slowest(phase_seconds: Mapping[str, float], count: int) -> list[tuple[str, float]]:

@@ -23,7 +23,7 @@ from dlrl_core.context.records import (
 from dlrl_core.context.redaction import RedactedData, RedactedText
 from dlrl_core.context.store import StoredEvent
 from dlrl_core.errors import ContextError, SchemaError
-from dlrl_core.spec.job_spec import validation_problems
+from dlrl_core.spec.frozen import validation_problems
 
 
 class JournalEvent(BaseModel):

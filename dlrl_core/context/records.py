@@ -27,7 +27,7 @@ from dlrl_core.context.store import check_schema
 from dlrl_core.context.trainer_outcome import TrainerResult
 from dlrl_core.errors import ContextError, ErrorIdentity, RemoteCause, SchemaError
 from dlrl_core.roles import RoleType
-from dlrl_core.spec.job_spec import validation_problems
+from dlrl_core.spec.frozen import validation_problems
 from dlrl_core.spec.role_values import FailoverScope
 
 SCHEMA = 6

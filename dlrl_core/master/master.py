@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dlrl_core.plugin import EventSinks
     from dlrl_core.trainer.progress import ProgressReport
     from dlrl_core.trainer.workload_directory import DirectorySnapshot
-    from dlrl_core.workload.fault import Fault, FaultKind
+    from dlrl_core.workload.fault import MasterFault
 
 
 _GRACE_S = 0.1
@@ -293,15 +293,10 @@ class Master:
             self._loop.detection.hear(report)
         return is_current and not self._ended.is_set()
 
-    async def inject(self, fault: Fault) -> None:
-        """Chaos: let this fault happen to the Master, or to its store."""
+    async def inject(self, fault: MasterFault) -> None:
+        """Chaos: let this fault happen to the Master, or to its store; or note that another process got one."""
         await self.opened()
         self._loop.chaos.inject(fault)
-
-    async def chaos_noted(self, message: str, subject: str, kind: FaultKind) -> None:
-        """Chaos: a process got a fault."""
-        await self.opened()
-        self._loop.chaos.note(message, subject, kind)
 
     async def ping(self) -> float:
         return time.time()

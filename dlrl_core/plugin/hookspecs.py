@@ -47,10 +47,8 @@ class Kind(NamedTuple):
     one: str
     """One of them in a sentence."""
     several: str
-    reserved: tuple[str, ...] = ()
-    """Names that belong to dlrl itself. A plugin that registers one of them is reported, and the name stays dlrl's."""
     of_dlrls_plugins: tuple[str, ...] = ()
-    """Names that no plugin but those that come with dlrl can take."""
+    """Names that only plugins that come with dlrl can take; another one that registers such a name is reported."""
 
 
 KINDS = {
@@ -60,7 +58,7 @@ KINDS = {
     "dlrl_state_keepers": Kind("state keeper", "state keepers"),
     "dlrl_clusters": Kind("cluster", "clusters"),
     "dlrl_commands": Kind(
-        "command", "commands", ("run", "stop"), ("plan", "status", "why", "doctor", "frameworks", "chaos")
+        "command", "commands", ("run", "stop", "plan", "status", "why", "doctor", "frameworks", "chaos")
     ),
     "dlrl_detectors": Kind("detector", "detectors"),
     "dlrl_event_sinks": Kind("event sink", "event sinks"),
@@ -114,7 +112,7 @@ def dlrl_clusters() -> dict[str, ClusterStarter | ImportPath]:
 def dlrl_commands() -> dict[str, Command | ImportPath]:
     """Commands of `dlrl` by name: functions with typer's annotations, whose docstring is the help text.
 
-    They are imported only for `dlrl --help` and for a command that is not dlrl's own.
+    All are imported for `dlrl --help`, else only the one that is called.
     """
     raise NotImplementedError
 

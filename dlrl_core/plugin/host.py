@@ -67,16 +67,15 @@ BUILTIN = PluginRecord(name="builtin", distribution="dlrl", version=__version__,
 class NameTable:
     """All names of one kind, such as 'framework'. A name that two plugins register is usable for neither."""
 
-    def __init__(self, kind: str, reserved: Sequence[str] = (), of_dlrls_plugins: Sequence[str] = ()) -> None:
+    def __init__(self, kind: str, of_dlrls_plugins: Sequence[str] = ()) -> None:
         self._kind = kind
-        self._reserved = reserved
         self._of_dlrls_plugins = of_dlrls_plugins
         self._claims: dict[str, dict[PluginRecord, Any]] = {}
         self._refused: dict[str, list[PluginRecord]] = {}
         """The plugins that register a name of dlrl's."""
 
     def claim(self, name: str, value: Any, owner: PluginRecord) -> None:
-        if name in self._reserved or (name in self._of_dlrls_plugins and not owner.is_of_dlrl):
+        if name in self._of_dlrls_plugins and not owner.is_of_dlrl:
             self._refused.setdefault(name, []).append(owner)
         else:
             self._claims.setdefault(name, {})[owner] = value
@@ -99,7 +98,7 @@ class NameTable:
     def unknown(self, name: str, *, not_loaded: Iterable[str] = ()) -> str:
         """The sentence about a name that no plugin registers; `not_loaded` are the plugins that might have."""
         registered, missing = list({**self._claims, **self._refused}), sorted(set(not_loaded))
-        hint = did_you_mean(name, [*registered, *self._reserved, *missing])
+        hint = did_you_mean(name, [*registered, *missing])
         known = f"registered: {', '.join(sorted(registered))}" if registered else "none is registered"
         tail = f"; plugins that did not load: {', '.join(missing)}" if missing else ""
         return f"unknown {self._kind} '{name}'{hint} {known}{tail}"
@@ -128,7 +127,7 @@ class PluginHost:
         *,
         allow_problems: Iterable[str] = (),
     ) -> None:
-        self._tables = {hook: NameTable(kind.one, kind.reserved, kind.of_dlrls_plugins) for hook, kind in KINDS.items()}
+        self._tables = {hook: NameTable(kind.one, kind.of_dlrls_plugins) for hook, kind in KINDS.items()}
         self._allow_problems = list(allow_problems)
         self._unusable: dict[tuple[str, str], tuple[PluginRecord, str]] = {}
         loaded = list(plugins)

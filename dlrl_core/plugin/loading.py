@@ -26,7 +26,9 @@ from dlrl_core.plugin.hookspecs import KINDS, PROJECT, ImportPath
 
 GROUP = "dlrl"
 VARIABLE = "DLRL_PLUGINS"
-_ALWAYS = frozenset({"chaos", "doctor", "event_log", "local_ray", "pages", "redis", "sqlite", "state", "vllm", "why"})
+_ALWAYS = frozenset(
+    {"chaos", "doctor", "event_log", "jobs", "local_ray", "pages", "redis", "sqlite", "state", "vllm", "why"}
+)
 """Plugins of the distribution dlrl that belong to its command and its stores: DLRL_PLUGINS does not leave them out."""
 
 

@@ -26,7 +26,7 @@ from dlrl_core.errors import SchemaError, SpecError
 from dlrl_core.hints import did_you_mean
 from dlrl_core.roles import RoleType
 from dlrl_core.spec.config_value import ConfigValue, kind_of
-from dlrl_core.spec.frozen import Frozen
+from dlrl_core.spec.frozen import Frozen, validation_problems
 from dlrl_core.spec.role_values import ClassRef, FailoverScope, VisibleDevices
 from dlrl_core.spec.state_size import StateSize
 
@@ -395,11 +395,3 @@ def _from_schema_2(plain: dict[str, Any]) -> dict[str, Any]:
     job = renamed(plain, {**OLD_KEYS, "budget": "restart_budget", "allows_chaos": "allow_chaos"})
     roles = [renamed(role, {"hang_s": "hang_limit"}) for role in job.get("roles", [])]
     return {**job, "roles": roles, "spec_schema": SCHEMA}
-
-
-def validation_problems(error: ValidationError) -> list[str]:
-    """Pydantic's findings about a stored record; values are left out, they may be secret."""
-    return [
-        f"'{'.'.join(str(part) for part in item['loc']) or 'the job'}': {item['msg'][:1].lower()}{item['msg'][1:]}"
-        for item in error.errors(include_input=False, include_url=False)
-    ]

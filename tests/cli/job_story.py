@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from dlrl_chaos.fault import FaultKind, FaultNote
 from dlrl_core.context import Incident, JobContext, JobEnding, JobRecord, WorkloadRecord, open_store
 from dlrl_core.context.store import sqlite_url
 from dlrl_core.context.trainer_outcome import TrainerOutcome
@@ -96,6 +97,10 @@ class JobStory:
 
     def moves_off_a_lost_node(self) -> None:
         self.loop._moved, self.loop._reserved = {0}, _OnOneNode()  # type: ignore[assignment]
+
+    def notes(self, message: str, subject: str, kind: FaultKind) -> None:
+        """The Master hears of a fault, as from `dlrl chaos`."""
+        FaultNote(message=message, subject=subject, kind=kind).reach(self.loop.chaos)
 
     def tells(self, kind: str, message: str, subject: str = "job", **data: Any) -> None:
         with self.context.change() as change:

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from dlrl_core.cli.app import main
 from dlrl_core.cli.error_report import exit_code_of
 from dlrl_core.errors import JobFailedError, PluginError, RemoteCause, TrainerError
 
@@ -73,6 +74,35 @@ def test_an_error_of_a_plugin_is_json_where_asked(shell, env, words, what, raise
     assert f"failed in {what} at " in error["message"]
     assert error["cause"]["type"] == raised.partition(":")[0]
     assert error["cause"]["traceback"].startswith("Traceback (most recent call last)")
+
+
+@pytest.mark.parametrize("words", [["run", "no_such.yaml"], ["stop", "nobody"]])
+def test_a_broken_plugin_is_named_before_a_job_is_touched(shell, tmp_path, words):
+    info = tmp_path / "torn-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torn\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[dlrl]\ntorn = no_such_module\n")
+    ran = shell.run(*words, env={"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"})
+
+    problem, error = ran.err.splitlines()
+    assert problem.startswith("problem: plugin 'torn' (torn 1.0) is broken; update or uninstall torn: ModuleNotFound")
+    assert error.startswith("error: ")
+
+
+@pytest.mark.parametrize(("command", "raised"), [("run", ZeroDivisionError), ("why", SystemExit)])
+def test_a_bug_behind_run_is_a_traceback_and_no_error_of_its_plugin(shell, monkeypatch, command, raised):
+    """Most of what `run` calls is the core; the other commands name the plugin that they are from."""
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("dlrl_jobs.job_input.JobInput.build", fail)
+    monkeypatch.setattr("dlrl_why.show.show_why", fail)
+    monkeypatch.setattr("sys.argv", ["dlrl", command, "job.yaml"])
+    monkeypatch.setattr("dlrl_core.cli.app.app.registered_commands", [])
+
+    with pytest.raises(raised):
+        main()
 
 
 @pytest.mark.parametrize(("word", "code"), [("leave", 7), ("lose", 3)])

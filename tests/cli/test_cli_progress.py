@@ -9,12 +9,12 @@ from rich.console import Console
 
 from dlrl_core.api import JobStatus
 from dlrl_core.cli import wording
-from dlrl_core.cli.live_progress import LiveProgress
 from dlrl_core.cli.output import plain
-from dlrl_core.cli.progress import PlainProgress, StepSpeed, plain_line
-from dlrl_core.cli.run_job import summary_table
 from dlrl_core.context import JobContext, JobRecord, open_store
 from dlrl_core.context.store import sqlite_url
+from dlrl_jobs.live_progress import LiveProgress
+from dlrl_jobs.progress import PlainProgress, StepSpeed, plain_line, speed
+from dlrl_jobs.run_job import summary_table
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_durations_read_well(seconds, text):
 
 
 def test_speed_turns_into_seconds_per_step_below_one_step_a_second():
-    assert (wording.speed(2.5), wording.speed(0.25)) == ("2.5 steps/s", "4 s/step")
+    assert (speed(2.5), speed(0.25)) == ("2.5 steps/s", "4 s/step")
 
 
 def test_speed_counts_the_last_seconds_and_begins_again_after_a_restart():

@@ -7,7 +7,7 @@ import re
 import pytest
 from job_story import JobStory
 
-from dlrl_core.workload.fault import FaultKind
+from dlrl_chaos.fault import FaultKind
 
 READY = r"→ restarted actor-0, actor-1, ready after \S+ m?s; lost: the steps after the last commit, done again"
 
@@ -38,7 +38,7 @@ def test_what_is_printed_is_readable_however_narrow_the_terminal_says_it_is(shel
 
 
 def test_why_of_a_dead_job_tells_the_sentence_the_chain_and_what_to_do(shell, story):
-    story.loop.chaos.note("chaos: kill of 'actor-1' now", "actor-1", FaultKind.KILL)
+    story.notes("chaos: kill of 'actor-1' now", "actor-1", FaultKind.KILL)
     story.loses("actor-1")
     story.comes_up()
     story.loses("reward-0")

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from job_story import SIGKILLED, JobStory
 
+from dlrl_chaos.fault import FaultKind
 from dlrl_core.cli.output import plain
 from dlrl_core.context import JobRecord, Loss, Reason
 from dlrl_core.failover import WorkloadGone
-from dlrl_core.workload.fault import FaultKind
 from dlrl_why.explain import Evidence
 from dlrl_why.outcome import Outcome
 from dlrl_why.wording import processes
@@ -364,8 +364,8 @@ def test_an_incident_during_a_recovery_is_ready_when_all_is(running):
 
 
 def test_chaos_is_named_as_what_was_behind_a_death(running):
-    running.loop.chaos.note("chaos: slow of 'rollout-0' now", "rollout-0", FaultKind.SLOW)
-    running.loop.chaos.note("chaos: kill of 'actor-1' at step 3", "actor-1", FaultKind.KILL)
+    running.notes("chaos: slow of 'rollout-0' now", "rollout-0", FaultKind.SLOW)
+    running.notes("chaos: kill of 'actor-1' at step 3", "actor-1", FaultKind.KILL)
     running.loses("rollout-0")
     running.comes_up()
     running.loses("actor-1")
@@ -378,9 +378,9 @@ def test_chaos_is_named_as_what_was_behind_a_death(running):
 
 
 def test_chaos_that_was_noted_after_the_death_counts_and_that_of_others_does_not(running):
-    running.loop.chaos.note("chaos: kill of 'rollout-1' now", "rollout-1", FaultKind.KILL)
+    running.notes("chaos: kill of 'rollout-1' now", "rollout-1", FaultKind.KILL)
     running.loses("actor-1")
-    running.loop.chaos.note("chaos: kill of 'actor-1' now", "actor-1", FaultKind.KILL)
+    running.notes("chaos: kill of 'actor-1' now", "actor-1", FaultKind.KILL)
     running.comes_up()
     running.loses("actor-1")
     running.comes_up()

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dlrl_chaos.fault import Fault, FaultKind, FaultNote
 from dlrl_core.errors import ChaosNotAllowedError, DlrlError, JobNotFoundError
 from dlrl_core.roles import MASTER, TRAINER
 from dlrl_core.scheduler.workload_launcher import find_actor, processes_of
-from dlrl_core.workload.fault import Fault, FaultKind
 
 _ANSWER_S = 10.0
 
@@ -112,4 +112,5 @@ class Chaos:
         """Have the Master write it to the journal; a Master that is down at the moment misses it."""
         master = find_actor(self._job, MASTER)
         if master is not None:
-            master.chaos_noted.remote(f"chaos: {injected}", injected.target, injected.kind)
+            note = FaultNote(message=f"chaos: {injected}", subject=injected.target, kind=injected.kind)
+            master.inject.remote(note)

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from dlrl_chaos.fault import FaultKind
 from dlrl_core.cli.app import Address, AsJson
 from dlrl_core.cli.error_report import errors_shown
 from dlrl_core.cli.output import print_json
 from dlrl_core.errors import SpecError
 from dlrl_core.hints import did_you_mean
-from dlrl_core.workload.fault import FaultKind
 
 
 def chaos(

@@ -22,6 +22,7 @@ from pathlib import Path
 from dlrl_core.errors import ClusterError
 from dlrl_core.plan import ClusterView
 from dlrl_core.scheduler.cluster_probe import Patience, sizes_of
+from dlrl_core.spec.job_spec import DEVICE_TYPES
 from dlrl_local_ray.keeper import remove
 
 _STILL_S = 90.0
@@ -159,6 +160,8 @@ class _SharedCluster:
         self._users = 0
 
     def acquire(self, shape: ClusterView) -> str:
+        """Start these nodes for one more job, and say so on stderr; returns the address to join."""
+        _announce(shape)
         with self._lock:
             if self._cluster is None:
                 self._cluster = LocalCluster(kept_logs_folder())
@@ -197,6 +200,22 @@ class _SharedCluster:
     def kept_logs(self) -> Path | None:
         """Where the logs of this cluster will be after its end; None if there is none."""
         return self._cluster.kept_logs if self._cluster is not None else None
+
+
+def _announce(shape: ClusterView) -> None:
+    free = shape.nodes[0].free
+    device_type = next((one for one in DEVICE_TYPES if one in free), "CPU")
+    devices = int(free.get(device_type, 0))
+    real = len(list(Path("/dev").glob("nvidia[0-9]*"))) if device_type == "GPU" else os.cpu_count() or 1
+    is_simulated = len(shape.nodes) > 1 or real < devices
+    kind = f"logical {device_type}" if is_simulated else device_type
+    nodes = f"{len(shape.nodes)} node{'s' if len(shape.nodes) > 1 else ''}"
+    print(
+        f"dlrl: no cluster address, so a local Ray is started for this job: {nodes} x {devices} {kind}"
+        f"{' (simulated on this machine)' if is_simulated else ''}; it stops with the job",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 _shared_cluster = _SharedCluster()

@@ -1,1 +1,1 @@
-"""`dlrl plan`; a plan in text, for a terminal, in SVG and in HTML; advice for a job that does not fit."""
+"""A plan in text, for a terminal, in SVG, HTML and JSON; advice for a job that does not fit."""

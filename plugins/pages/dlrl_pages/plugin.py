@@ -1,4 +1,4 @@
-"""Registers the command `dlrl plan`, the formats of a plan, and the adviser for a job that does not fit."""
+"""Registers the formats of a plan, and the adviser for a job that does not fit."""
 
 from __future__ import annotations
 
@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING
 from dlrl_core import hookimpl
 
 if TYPE_CHECKING:
-    from dlrl_core.plugin.hookspecs import Command, ImportPath, PlanAdviser, PlanFormat
-
-
-@hookimpl
-def dlrl_commands() -> dict[str, Command | ImportPath]:
-    return {"plan": "dlrl_pages.command:plan"}
+    from dlrl_core.plugin.hookspecs import ImportPath, PlanAdviser, PlanFormat
 
 
 @hookimpl

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dlrl_core.cli.job_input import is_cluster_named
+from dlrl_core.cli.app import is_cluster_named
 from dlrl_core.errors import ClusterError
 from dlrl_core.plugin.verdict import DoctorRequest, Verdict, ok, problem, warning
 from dlrl_why.job_lookup import KnownJob, all_jobs

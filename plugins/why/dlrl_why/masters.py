@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from dlrl_core.cli.job_input import is_cluster_named
+from dlrl_core.cli.app import is_cluster_named
 from dlrl_core.errors import ClusterError
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ from typing import IO, TYPE_CHECKING, Any
 import typer
 
 from dlrl_core.cli import wording
+from dlrl_core.cli.app import is_cluster_named
 from dlrl_core.cli.error_report import ExitCode, fail
-from dlrl_core.cli.job_input import JobInput, is_cluster_named
 from dlrl_core.cli.output import console, fact_table, print_json, state_style
-from dlrl_core.cli.progress import progress_of
 from dlrl_core.errors import DlrlError, JobError, JobExistsError, SpecError
+from dlrl_jobs.job_input import JobInput
+from dlrl_jobs.progress import progress_of
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlrl_core.cli.job_input import JobInput
 from dlrl_core.errors import SpecError
+from dlrl_jobs.job_input import JobInput
 
 if TYPE_CHECKING:
     from dlrl_core.plan import ClusterView, ExecutionPlan
@@ -42,7 +42,7 @@ class ClusterChoice:
         if self.address is not None:
             return _real(self.address)
         if self.file is not None:
-            from dlrl_pages.cluster_file import ClusterFile
+            from dlrl_jobs.cluster_file import ClusterFile
 
             return ClusterFile.read(self.file).view(spec)
         return None if self.nodes is None else self._described(spec)

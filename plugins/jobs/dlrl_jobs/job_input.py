@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -16,11 +15,6 @@ if TYPE_CHECKING:
     from dlrl_core.api import RLJob, RLJobBuilder
 
 _YAML = (".yaml", ".yml")
-
-
-def is_cluster_named(address: str | None) -> bool:
-    """Whether a cluster was named, by --address or by RAY_ADDRESS."""
-    return bool(address or os.environ.get("RAY_ADDRESS"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ def progress_of(name: str, *, is_quiet: bool) -> Progress:
         return Progress()
     if not sys.stderr.isatty():
         return PlainProgress()
-    from dlrl_core.cli.live_progress import LiveProgress
+    from dlrl_jobs.live_progress import LiveProgress
 
     return LiveProgress(name)
 
@@ -72,11 +72,16 @@ def plain_line(status: JobStatus, steps_per_s: float | None) -> str:
     if status.step is not None:
         parts.append(f"step {wording.steps(status.step, status.total_steps)}")
     if steps_per_s:
-        parts.append(wording.speed(steps_per_s))
+        parts.append(speed(steps_per_s))
     parts += [f"{name}={wording.number(value)}" for name, value in list(status.metrics.items())[:METRICS_SHOWN]]
     phases = wording.slowest(status.phase_seconds, PHASES_SHOWN)
     slowest = ", ".join(f"{name} {wording.duration(seconds)}" for name, seconds in phases)
     return ", ".join(parts) + (f"; slowest: {slowest}" if slowest else "")
+
+
+def speed(steps_per_s: float) -> str:
+    """Steps per second where that is at least one, else seconds per step."""
+    return f"{steps_per_s:.3g} steps/s" if steps_per_s >= 1 else f"{wording.duration(1 / steps_per_s)}/step"
 
 
 class StepSpeed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlrl_core.cli.job_input import is_cluster_named
+from dlrl_core.cli.app import is_cluster_named
 from dlrl_core.cli.output import print_json
 from dlrl_core.errors import ClusterError, JobNotFoundError
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from dlrl_core.cli import wording
 from dlrl_core.cli.output import state_style
-from dlrl_core.cli.progress import METRICS_SHOWN, PHASES_SHOWN, Progress, StepSpeed
+from dlrl_jobs.progress import METRICS_SHOWN, PHASES_SHOWN, Progress, StepSpeed, speed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -81,11 +81,13 @@ class LiveProgress(Progress):
             shown.append(ProgressBar(total=status.total_steps, completed=status.step, width=_BAR_WIDTH))
         shown.append(Text(f"step {wording.steps(status.step, status.total_steps)}"))
         if self._speed.steps_per_s:
-            shown.append(Text(wording.speed(self._speed.steps_per_s), style="green"))
+            shown.append(Text(speed(self._speed.steps_per_s), style="green"))
         return shown
 
     def _elapsed(self) -> Text:
-        return Text(f"{wording.clock_time(time.monotonic() - self._began)}", style="dim")
+        """Of constant width, such as '0:02:05'."""
+        whole = int(time.monotonic() - self._began)
+        return Text(f"{whole // 3600}:{whole % 3600 // 60:02}:{whole % 60:02}", style="dim")
 
 
 def _row(*cells: RenderableType) -> Table:
