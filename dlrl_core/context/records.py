@@ -311,8 +311,9 @@ def job_documents(new: JobRecord, *, old: JobRecord | None = None) -> dict[str, 
             documents[key] = record_text(getattr(new, key))
     for key, field in _TEXTS.items():
         if _differs(new, old, [field]):
-            text = getattr(new, field)
-            documents[key] = text if text is None or _is_json(text) else _refuse(new.name, field)
+            documents[key] = getattr(new, field)
+            if documents[key] is not None and not _is_json(documents[key]):
+                raise ContextError(f"{field} of job '{new.name}' is not JSON; give what to_json() returns")
     return {**documents, **_incident_documents(new.incidents, old.incidents if old else ())}
 
 
@@ -392,13 +393,9 @@ def _unreadable(job: str, key: str, problems: list[str]) -> SchemaError:
     return SchemaError(f"document '{key}' of job '{job}' can't be read as a record: {'; '.join(problems)}")
 
 
-def _is_json(text: str) -> bool:
+def _is_json(text: str | None) -> bool:
     try:
-        json.loads(text)
+        json.loads(text or "")
     except ValueError:
         return False
     return True
-
-
-def _refuse(job: str, field: str) -> str:
-    raise ContextError(f"{field} of job '{job}' is not JSON; give what to_json() returns")

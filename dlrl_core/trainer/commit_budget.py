@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlrl_core.workload.state_keeper import Commit, DurableStatus
+from dlrl_core.workload.state_keeper import Commit, CommitOutcome, DurableStatus
 
 _REMEMBERED = 3
 _AIM = 0.8
@@ -142,3 +142,21 @@ class DurableTurns:
             self._is_due = self._is_due or any(answer.error for answer in answers)
         elif self._asked == self.on_all:
             self._asked = None
+
+
+def cost_s(outcomes: Sequence[CommitOutcome]) -> float:
+    """What a commit took from training: the longest wait of a call, and the machines' processors for the copy."""
+    shares: dict[str, float] = {}
+    for one in outcomes:
+        shares[one.machine] = shares.get(one.machine, 0.0) + one.cpu_s / one.cores
+    waited_s = max((one.waited_s + one.interpreter_s for one in outcomes), default=0.0)
+    return waited_s + max(shares.values(), default=0.0)
+
+
+def _checked_step(step: Any, newest: int | None) -> int:
+    """The step as a number, also one of numpy's. The newest one can be committed again."""
+    if isinstance(step, bool) or not isinstance(step, SupportsIndex) or (index := operator.index(step)) < 0:
+        raise DlrlError(f"commit got the step {step!r}; it must be the index of a step, a whole number from 0")
+    if newest is not None and index < newest:
+        raise DlrlError(f"commit got the step {index} after {newest}; go on with {newest + 1}, after committed_step")
+    return index

@@ -21,7 +21,7 @@ from ray.exceptions import GetTimeoutError, RayTaskError
 
 from dlrl_core.context.commits_report import CommitsReport
 from dlrl_core.errors import DlrlError
-from dlrl_core.trainer.commit_budget import CommitBudget, CommitPace, DurableTurns
+from dlrl_core.trainer.commit_budget import CommitBudget, CommitPace, DurableTurns, cost_s
 from dlrl_core.trainer.commit_search import CommitSearch
 from dlrl_core.trainer.neighbours import Neighbours
 from dlrl_core.trainer.role_call import check_unawaited
@@ -273,7 +273,7 @@ class Commits:
         self._pending = None
         self._size = max((one.size for one in outcomes), default=0)
         self._turns.heard([one.durable for one in outcomes])
-        self._budget.costs(pending.began_s + _cost_s(outcomes))
+        self._budget.costs(pending.began_s + cost_s(outcomes))
         failed = [
             f"{one.error} (workload '{workload.name}')"
             for workload, one in self._with(outcomes)
@@ -378,24 +378,6 @@ class Commits:
 
 def _are_there(refs: list[Any]) -> bool:
     return not ray.wait(refs, num_returns=len(refs), timeout=0)[1]
-
-
-def _cost_s(outcomes: Sequence[CommitOutcome]) -> float:
-    """What a commit took from training: the longest wait of a call, and the machines' processors for the copy."""
-    shares: dict[str, float] = {}
-    for one in outcomes:
-        shares[one.machine] = shares.get(one.machine, 0.0) + one.cpu_s / one.cores
-    waited_s = max((one.waited_s + one.interpreter_s for one in outcomes), default=0.0)
-    return waited_s + max(shares.values(), default=0.0)
-
-
-def _checked_step(step: Any, newest: int | None) -> int:
-    """The step as a number, also one of numpy's. The newest one can be committed again."""
-    if isinstance(step, bool) or not isinstance(step, SupportsIndex) or (index := operator.index(step)) < 0:
-        raise DlrlError(f"commit got the step {step!r}; it must be the index of a step, a whole number from 0")
-    if newest is not None and index < newest:
-        raise DlrlError(f"commit got the step {index} after {newest}; go on with {newest + 1}, after committed_step")
-    return index
 
 
 def _checked(progress: dict[str, Any]) -> dict[str, Any]:
