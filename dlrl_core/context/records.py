@@ -3,8 +3,7 @@
 Free text in them is redacted on the way in. The spec is not: a restarted workload needs its real environment.
 
 An *incident* is what went wrong, what was concluded, decided, restarted and lost. The Master writes it when it decides,
-and completes it when all processes are ready again. `dlrl why`, `dlrl status`, the journal and the error of a failed
-job print it; none of them derives it a second time.
+and completes it when all processes are ready again. Everything that shows it prints it, and derives nothing again.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from dlrl_core.spec.frozen import validation_problems
 from dlrl_core.spec.role_values import FailoverScope
 
 SCHEMA = 6
-"""Number of the record format. Raised with every new field: a Master must not drop what it can't read."""
+"""Of the record format; raised with every new field, because a Master must not drop what it can't read."""
 _REMEMBERED = 200
 """Incidents that are kept in the record: budgets are counted from them."""
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, SupportsIndex
 
+from dlrl_core.errors import DlrlError
 from dlrl_core.workload.state_keeper import Commit, CommitOutcome, DurableStatus
 
 _REMEMBERED = 3
@@ -153,7 +156,7 @@ def cost_s(outcomes: Sequence[CommitOutcome]) -> float:
     return waited_s + max(shares.values(), default=0.0)
 
 
-def _checked_step(step: Any, newest: int | None) -> int:
+def checked_step(step: Any, newest: int | None) -> int:
     """The step as a number, also one of numpy's. The newest one can be committed again."""
     if isinstance(step, bool) or not isinstance(step, SupportsIndex) or (index := operator.index(step)) < 0:
         raise DlrlError(f"commit got the step {step!r}; it must be the index of a step, a whole number from 0")

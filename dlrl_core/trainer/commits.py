@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import json
-import operator
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, SupportsIndex
+from typing import Any
 
 import ray
 from ray.exceptions import GetTimeoutError, RayTaskError
 
 from dlrl_core.context.commits_report import CommitsReport
 from dlrl_core.errors import DlrlError
-from dlrl_core.trainer.commit_budget import CommitBudget, CommitPace, DurableTurns, cost_s
+from dlrl_core.trainer.commit_budget import CommitBudget, CommitPace, DurableTurns, checked_step, cost_s
 from dlrl_core.trainer.commit_search import CommitSearch
 from dlrl_core.trainer.neighbours import Neighbours
 from dlrl_core.trainer.role_call import check_unawaited
@@ -176,7 +175,7 @@ class Commits:
     def commit(self, step: int, progress: dict[str, Any], *, is_durable: bool) -> None:
         """Begin to commit everything up to this step, if that is due; if durable, it is, and is waited for."""
         self._directory.check()
-        step, plain = _checked_step(step, self.newest_step), _checked(progress)
+        step, plain = checked_step(step, self.newest_step), _checked(progress)
         check_unawaited(self._directory)
         self.newest_step = step
         with self._lock:
