@@ -312,7 +312,7 @@ def test_workloads_report_often_enough_for_the_limit_of_their_role(limit_s, peri
 
     spec = small_job(role={"silence_limit": limit_s})
     plan = plan_on(spec, nodes("a"))
-    made: WorkloadLaunch = _workload(launch_of(spec, plan), spec, plan.workloads[0], 0)
+    made: WorkloadLaunch = _workload(launch_of(spec, plan), spec, plan.workloads[0], 0, 0)
     assert made.report_period_s == period_s
 
 

@@ -495,7 +495,8 @@ def test_a_commit_that_could_not_be_fetched_three_times_is_left_for_the_one_befo
     [
         ({}, {"trouble": "the commit of step 5 is lost", "lost_step": 5}, ["commit_lost"]),
         ({}, {"trouble": "the disk is full"}, ["commits"]),
-        ({"trouble": "lost", "lost_step": 5}, {"trouble": "the disk is full", "lost_step": 5}, ["commits"]),
+        ({"trouble": "lost", "lost_step": 5}, {"trouble": "the disk is full", "lost_step": 5}, []),
+        ({"trouble": "the disk is full"}, {"trouble": "step 6 is lost", "lost_step": 6}, ["commit_lost"]),
         ({"trouble": "lost", "lost_step": 5}, {"lost_step": 5}, ["commits"]),
         ({}, {"neighbour_trouble": "no room", "durable_trouble": "full"}, ["commits", "commits"]),
     ],
@@ -513,7 +514,7 @@ def test_if_the_commit_that_was_to_be_copied_does_not_count_the_next_one_is_copi
     commits = commits_of(job)
     copied: list[bool] = []
     for process in job.processes.values():
-        process.counted = SimpleNamespace(remote=lambda id_, is_copied, on_all: copied.append(is_copied))
+        process.counted = SimpleNamespace(remote=lambda id_, is_copied, *_: copied.append(is_copied))
     commit(commits, job, 0, outcome("the disk is full"), outcome())
     commit(commits, job, 1)
     commits.poll()
