@@ -263,13 +263,16 @@ class Master:
 
     # ---- told by the trainer and the workloads
 
-    async def trainer_progress(self, report: ProgressReport) -> bool:
-        """Whether the trainer may go on; False if another one replaces it."""
+    async def trainer_progress(self, report: ProgressReport) -> bool | None:
+        """Whether the trainer may go on; False if another one replaces it, None if that is not known yet: ask again."""
         is_early = report.has_lease and not self._loaded.is_set()  # while its lease holds, no other one was started
         if not is_early:
-            await self._loaded.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._loaded.wait(), _ANSWER_S)
         await self._check_is_present()
-        return is_early or (not self._ended.is_set() and self._loop.trainer.record_progress(report))
+        if is_early or not self._loaded.is_set():
+            return is_early or None
+        return not self._ended.is_set() and self._loop.trainer.record_progress(report)
 
     async def trainer_left(self, actor_id: str) -> None:
         """This process of the trainer was refused, and calls no workload any more."""

@@ -84,6 +84,7 @@ class RoleCall:
                 return
 
     def _repeat_or_raise(self, error: Exception) -> None:
+        self.check()
         if not self.recover():
             self.set_heard()
             raise self._named(error) from _cause_of(error)

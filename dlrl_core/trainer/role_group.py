@@ -118,10 +118,11 @@ class RoleMethod:
 
     def _look_up(self) -> None:
         """Look up the processes that are behind the targets now."""
-        self._version = self._directory.version
+        version = self._directory.version
         self._starts: list[Callable[..., Any]] = [
             _start_of(workload, self.name, self._info, self._directory.lease) for workload in self._targets
         ]
+        self._version = version
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         began = time.perf_counter()
@@ -130,8 +131,9 @@ class RoleMethod:
         if options.pre_func is not None:
             args, kwargs = _prepared(options.pre_func, args, kwargs, self.full_name)
         directory = self._directory
-        if not options.blocking and len(directory.unawaited) % _MOST_UNAWAITED == _MOST_UNAWAITED - 1:
+        if not options.blocking and len(directory.unawaited) >= directory.most_unawaited:
             check_unawaited(directory)
+            directory.most_unawaited = max(_MOST_UNAWAITED, 2 * len(directory.unawaited))
         shards, upstream = self._no_shards, []
         if args or kwargs:
             given = [arg.value if isinstance(arg, Whole) else arg for arg in (*args, *kwargs.values())]
@@ -192,13 +194,15 @@ class RoleMethod:
 
     def start_one(self, index: int, args: tuple[Any, ...], kwargs: dict[str, Any], numbers: list[int] | None) -> Any:
         """Start one target's part of a call, on the process that is behind it now."""
-        if self._directory.version != self._version:
-            self._look_up()
         shard, named = self._shards(args, kwargs)[index]
-        if numbers is not None:  # of `init`: a new process may have done it already
-            name = self._directory.lease.signed(self.name)
-            return self._targets[index].ray_actor.invoke_init.remote(numbers[index], name, *shard, **named)
-        return self._starts[index](*shard, **named)
+        with self._sends:
+            self._directory.check()
+            if self._directory.version != self._version:
+                self._look_up()
+            if numbers is not None:  # of `init`: a new process may have done it already
+                name = self._directory.lease.signed(self.name)
+                return self._targets[index].ray_actor.invoke_init.remote(numbers[index], name, *shard, **named)
+            return self._starts[index](*shard, **named)
 
     def _kept(self, arg: Any) -> Any:
         """The argument as it is sent now; results of an earlier call that go by reference stay that, for they may be

@@ -57,11 +57,14 @@ class Lease:
     def check(self) -> None:
         """If it has run out, ask the Master and wait until it is granted again."""
         while time.monotonic() >= self.until:
+            time.sleep(_ASK_AGAIN_S)
             sent_at = time.monotonic()
             self.heard(ask_master(self.master.trainer_progress, self.report()), sent_at)
 
-    def heard(self, is_granted: bool, sent_at: float) -> None:
+    def heard(self, is_granted: bool | None, sent_at: float) -> None:
         """Take the answer to a report that was sent then. If it is a refusal, this process ends."""
+        if is_granted is None:
+            return
         if is_granted:
             self.until = max(self.until, sent_at + LEASE_S) if self.until >= 0 else self.until
             return
@@ -197,6 +200,8 @@ class WorkloadDirectory:
     """A trainer may call from several threads, and each of them may meet a death."""
     sends: defaultdict[str, threading.RLock] = field(default_factory=lambda: defaultdict(threading.RLock))
     """Of each role, held while a call is sent to its workloads: all of them get calls in the same order."""
+    most_unawaited: int = 64
+    """With so many, they are looked at."""
     unawaited: dict[Any, None] = field(default_factory=dict)
     """RoleCalls whose outcome the trainer has not seen yet."""
     fits: int = 0
@@ -224,7 +229,13 @@ class WorkloadDirectory:
         """Have all workloads refuse the calls of earlier trainers. One whose process is gone begins in this term."""
         for workload in self.workloads:
             workload._lease = self.lease
-            if self.lease.term:
+        asked = [one.ray_actor.fence.remote(self.lease.term) for one in self.workloads] if self.lease.term else []
+        if asked:
+            ray.wait(asked, num_returns=len(asked), timeout=_ANSWER_S)
+        for workload, ref in zip(self.workloads, asked, strict=False):
+            try:
+                ray.get(ref, timeout=0)
+            except (GetTimeoutError, RayTaskError, *GONE):
                 with contextlib.suppress(NoAnswerError):
                     ask_restarting(workload.ray_actor.fence, self.lease.term, answer_s=_ANSWER_S, back_s=_MASTER_BACK_S)
 
@@ -303,6 +314,7 @@ class WorkloadDirectory:
     def escalate(self, name: str, method: str) -> NoReturn:
         """Have the Master restart more, because a call was interrupted that must not be repeated. Raises RestartFit."""
         with self._lock:
+            self.check()
             ask_master(self.master.escalate, name, method)
             self._apply(self._snapshot("settled"))
             self.is_behind = True

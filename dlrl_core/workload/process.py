@@ -215,8 +215,10 @@ def end_children() -> None:
 def end_replaced(what: str) -> NoReturn:
     """End this process and its children: it was declared dead, lives on, and another one does its work."""
     print(f"dlrl: {what} was replaced while it was out of reach; this process ends", file=sys.stderr, flush=True)
-    end_children()
-    os._exit(1)
+    try:
+        end_children()
+    finally:
+        os._exit(1)
 
 
 def call_at_end() -> None:

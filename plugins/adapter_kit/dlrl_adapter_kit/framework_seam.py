@@ -70,7 +70,11 @@ class PatchedRay:
             first_failure(refs)
         with contextlib.suppress(RayTaskError, *LOST):  # all at once; failed calls are then handled one by one
             if refs and all(isinstance(ref, RoleCall) for ref in refs):
-                return ray.get([ref.refs[0] for ref in refs])
+                values = ray.get([ref.refs[0] for ref in refs])
+                refs[0].check()
+                for ref in refs:
+                    ref.set_heard()
+                return values
         return [self.get(ref) for ref in refs]
 
     def wait(self, refs: Sequence[Any], *, num_returns: int = 1, timeout: float | None = None) -> tuple[Any, Any]:
