@@ -104,7 +104,7 @@ class Incident(PersistedRecord):
     """By the run's steady clock, which no step of the wall clock moves: budgets and durations are counted by it."""
     kind: FindingKind
     subject: str
-    """The name of a workload, or 'trainer'."""
+    """The name of a workload, 'trainer' or 'master'."""
     message: RedactedText
     """What was found, in one sentence."""
     step: int | None = None

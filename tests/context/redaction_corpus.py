@@ -329,7 +329,7 @@ etag "33a64df551425fcc55e4d42a148795d9f25f89d4"
 step 118 of 400
 step=118 loss=0.693147 lr=1e-06
 global_step_118/actor/model_world_size_8_rank_3.pt
-/work/checkpoints/global_step_118
+/data/checkpoints/global_step_118
 s3://bucket/checkpoints/step-118
 gs://bucket/data/train.parquet
 hdfs://nn:8020/user/me/train.parquet
@@ -413,14 +413,14 @@ if token == eos_token:
 assert key in mapping
 def forward(self, input_ids, attention_mask=None, past_key_values=None):
 past_key_values=None use_cache=False
-File "/work/verl/trainer/ppo/ray_trainer.py", line 118, in fit
+File "/data/verl/trainer/ppo/ray_trainer.py", line 118, in fit
   File "/usr/lib/python3.12/json/decoder.py", line 355, in raw_decode
 Traceback (most recent call last):
 torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB
 RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:1970, unhandled cuda error
 CUDA_VISIBLE_DEVICES=0,1,2,3
 NCCL_SOCKET_IFNAME=eth0 MASTER_ADDR=10.0.0.7 MASTER_PORT=29500
-PYTHONPATH=/work:/work/plugins
+PYTHONPATH=/data:/data/plugins
 PATH=/usr/local/bin:/usr/bin:/bin
 LD_LIBRARY_PATH=/usr/local/cuda/lib64
 DLRL_STORE=sqlite:///tmp/context.db
