@@ -31,15 +31,20 @@ test:  ## set up, then run all checks and tests, but those of test-long
 # Every process of a job imports dlrl: compiled, as pip compiles what it installs, also where Python is told not to.
 COMPILE = python -m compileall -q dlrl_core plugins examples
 
-# Jobs on the shared cluster mostly wait for processes to start; all other tests run beside them, and are shown after them.
+# Jobs mostly wait for processes to start, so groups of tests run side by side; those that run beside are shown at the end.
 # $(1) is the environment, $(2) says which tests, $(3) has more options.
 PYTEST = $(1)/bin/python -m pytest --durations 15 $(3) -m
-in_two = @$(1)/bin/$(COMPILE) tests; log=$$(mktemp); $(PYTEST) "not shared_cluster and $(2)" >$$log 2>&1 & beside=$$!; \
-  $(PYTEST) "shared_cluster and $(2)"; status=$$?; \
-  wait $$beside || status=1; cat $$log; rm -f $$log; exit $$status
+in_two = @$(1)/bin/$(COMPILE) tests && tools/side_by_side.sh '$(PYTEST) "shared_cluster and $(2)"' \
+  '$(PYTEST) "not shared_cluster and $(2)"'
 
-test-core: lint  ## those that need no framework
-	$(call in_two,$(CORE),not long)
+# In these folders tests start clusters of their own, unless they share one.
+CLUSTERS := tests/runtime tests/testing tests/cli tests/examples tests/docs
+ON_CORE = $(CORE)/bin/python -m pytest --durations 15 -m
+
+test-core: venv-core  ## lint, and those that need no framework
+	@$(CORE)/bin/$(COMPILE) tests && tools/side_by_side.sh '$(ON_CORE) "shared_cluster and not long"' \
+	  '$(ON_CORE) "not shared_cluster and not long" $(CLUSTERS)' \
+	  '$(MAKE) --no-print-directory lint && $(ON_CORE) "not shared_cluster and not long" tests $(CLUSTERS:%=--ignore %)'
 
 test-openrlhf: venv-openrlhf  ## those with real OpenRLHF, DeepSpeed and vLLM
 	$(call in_two,$(OPENRLHF),framework and not long,--timeout 900 tests/adapter_kit tests/openrlhf_config tests/openrlhf_runs)

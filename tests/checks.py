@@ -6,6 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,11 @@ def wait_until(
     raise AssertionError(f"not within {deadline_s:g} s: {what}")
 
 
-def batches(names: Iterable[str], size: int) -> list[list[str]]:
-    """The names in lists of so many: jobs that run at once, because each of them mostly waits."""
+def side_by_side(names: Iterable[str], run: Callable[[str], Any], *, at_once: int) -> dict[str, Any]:
+    """What `run` returns for each name. So many run at the same time, because a job mostly waits."""
     all_names = list(names)
-    return [all_names[start : start + size] for start in range(0, len(all_names), size)]
+    with ThreadPoolExecutor(at_once) as threads:
+        return dict(zip(all_names, threads.map(run, all_names), strict=True))
 
 
 def short_temp_folder() -> Path:

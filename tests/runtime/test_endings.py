@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from checks import assert_nothing_left, batches, connected, is_running, master_pid, wait_until
+from checks import assert_nothing_left, connected, is_running, master_pid, side_by_side, wait_until
 
 from dlrl_core import RLJobBuilder
 from dlrl_core.context import JobContext, default_store_url, open_store
@@ -68,22 +68,22 @@ FAILURES = {
 """What is said of the job that has this trainer, or this workload."""
 WORKLOADS = ("RefusesToStart", "DiesAtStart")
 DEATHS = ("DiesAtStart", "LosesWorkload", "LosesIdleWorkload", "Dies")
-AT_ONCE = 3
+AT_ONCE = 4
 
 
 @pytest.fixture(scope="module")
 def failed(cluster_2_nodes_8_gpus, tmp_path_factory):
     """By the class of each job that fails: what its driver hears, its record and its journal."""
-    found = {}
+
+    def run(cls: str):
+        handle = submit_failing(cls)
+        with pytest.raises(JobFailedError) as raised:
+            handle.wait(timeout=90)
+        return raised.value, record_of(cls), journal_of(cls)
+
     with pytest.MonkeyPatch.context() as patch, connected(cluster_2_nodes_8_gpus):
         patch.setenv("DLRL_HOME", str(tmp_path_factory.mktemp("home")))
-        for names in batches(FAILURES, AT_ONCE):
-            handles = {cls: submit_failing(cls) for cls in names}
-            for cls, handle in handles.items():
-                with pytest.raises(JobFailedError) as raised:
-                    handle.wait(timeout=90)
-                found[cls] = raised.value, record_of(cls), journal_of(cls)
-    return found
+        return side_by_side(FAILURES, run, at_once=AT_ONCE)
 
 
 def submit_failing(cls: str):

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from checks import batches, connected, wait_until
+from checks import connected, side_by_side, wait_until
 
 from dlrl_chaos.chaos import Chaos
 from dlrl_core import RLJob, RLJobBuilder
@@ -23,18 +23,19 @@ from dlrl_core.workload.state_keeper import Commit
 HERE = "sample_jobs.mishaps"
 JOBS: dict[str, dict[str, Any]] = {
     "back": {"method": "die_once"},
-    "global": {"method": "die_once", "cls": "Counter", "scope": "job", "commits": False},
+    "global": {"method": "die_once", "cls": "Counter", "scope": "job", "commits": False, "total": 1},
     "repeats": {"method": "raise_at_two", "total": 1},
-    "transient": {"method": "raise_once"},
-    "loops": {"method": "die_always", "cls": "Counter", "scope": "workload", "total": 1},
+    "transient": {"method": "raise_once", "total": 1},
+    "loops": {"method": "die_always", "cls": "Counter", "scope": "workload", "total": 1, "restarts": 1},
     "no-memory": {"method": "die_once", "cls": "NoMemoryOnce"},
-    "never-again": {"method": "die_once", "cls": "NoMemoryAgain", "total": 1},
+    "never-again": {"method": "die_once", "cls": "NoMemoryAgain", "total": 1, "restarts": 1},
     "charges": {"method": "charge", "cls": "Counter", "scope": "workload", "total": 1},
     "unseen": {"method": "raise_at_two", "trainer": "DropsReferences", "total": 1},
     "changed": {"method": "echo", "trainer": "ChangesBatches", "cls": "Counter", "scope": "workload"},
     "waits": {"method": "die_once", "trainer": "WaitsForAThread", "total": 1},
 }
-"""Those that nobody has to disturb; they run three at a time."""
+"""Those that nobody has to disturb."""
+AT_ONCE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,7 @@ def job(
     cls: str = "Committed",
     scope: str = "role",
     total: int = 2,
+    restarts: int = 2,
     hang_limit: float | None = None,
     silence_limit: float = 30.0,
     **config,
@@ -70,19 +72,21 @@ def job(
     )
     builder = builder.actor(HERE, cls).total(total).failover(scope).allow_chaos()
     builder = builder.hang_limit(hang_limit) if hang_limit else builder
-    return builder.silence_limit(silence_limit).restart_budget(workload=2, role=2, job=2, backoff_s=0.0).build()
+    builder = builder.restart_budget(workload=restarts, role=restarts, job=restarts, backoff_s=0.0)
+    return builder.silence_limit(silence_limit).build()
 
 
 @pytest.fixture(scope="module")
 def ended(cluster_2_nodes_8_gpus: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended]:
     folders = {name: tmp_path_factory.mktemp(name) for name in JOBS}
-    found = {}
+
+    def run(name: str) -> Ended:
+        handle = job(folders[name], **JOBS[name]).submit(name, blocking=False)
+        return ending_of(name, handle, folders[name])
+
     with pytest.MonkeyPatch.context() as patch, connected(cluster_2_nodes_8_gpus):
         patch.setenv("DLRL_HOME", str(tmp_path_factory.mktemp("home")))
-        for names in batches(JOBS, 3):
-            handles = {name: job(folders[name], **JOBS[name]).submit(name, blocking=False) for name in names}
-            found.update({name: ending_of(name, handle, folders[name]) for name, handle in handles.items()})
-    return found
+        return side_by_side(JOBS, run, at_once=AT_ONCE)
 
 
 def ending_of(name: str, handle: JobHandle, folder: Path) -> Ended:
@@ -111,9 +115,9 @@ def test_a_restarted_role_enters_fit_again_at_the_first_step_that_was_not_commit
 
 def test_without_commits_the_whole_job_starts_again(ended):
     """The seed's Global Failover: everything restarts, `init` and `fit` again."""
-    assert ended["global"].value["counts"] == [4, 4]
+    assert ended["global"].value["counts"] == [4]
     assert ended["global"].log == ["init", "fit", "init", "fit"]
-    assert [one.incarnation for one in ended["global"].context.workloads.values()] == [1, 1]
+    assert [one.incarnation for one in ended["global"].context.workloads.values()] == [1]
 
 
 def test_an_error_that_comes_again_at_the_same_step_stops_the_job_with_the_first_cause(ended):
@@ -124,7 +128,7 @@ def test_an_error_that_comes_again_at_the_same_step_stops_the_job_with_the_first
 
 
 def test_an_error_that_does_not_come_again_is_survived(ended):
-    assert ended["transient"].value["counts"] == [4, 4]
+    assert ended["transient"].value["counts"] == [4]
     assert ended["transient"].scopes == ["role"]
 
 
@@ -169,7 +173,7 @@ def test_a_constructor_that_always_raises_on_a_restart_ends_the_job_with_its_err
     again = ended["never-again"]
     assert "MemoryError: CUDA out of memory" in str(again.error)
     assert again.error.cause.type_name == "MemoryError"
-    assert again.scopes == ["role", "role", "job", "job", "stop"]
+    assert again.scopes == ["role", "job", "stop"]
 
 
 @pytest.mark.usefixtures("ray_2_nodes_8_gpus")

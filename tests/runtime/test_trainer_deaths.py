@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checks import batches, connected
+from checks import connected, side_by_side
 
 from dlrl_core import RLJobBuilder
 from dlrl_core.context import JobContext, default_store_url, open_store
@@ -18,7 +18,9 @@ BROADCASTS: dict[str, dict[str, Any]] = {
     "through-its-handle": {"by_handle": True, "commits": True, "late_s": 6.0},
     "without-a-commit": {"by_handle": False, "commits": False, "late_s": 0.1},
 }
-JOBS = ("update", "save_state", *BROADCASTS, "joins")
+JOBS = (*BROADCASTS, "update", "save_state", "joins")
+"""Those that take longest come first; two of them need three of the eight devices each."""
+AT_ONCE = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,14 +49,15 @@ def builder_of(name: str, folder: Path) -> RLJobBuilder:
 
 @pytest.fixture(scope="module")
 def done(cluster_2_nodes_8_gpus: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
-    """All jobs, two at a time; in each of them a workload was killed."""
+    """All jobs; in each of them a workload was killed."""
     folders = {name: tmp_path_factory.mktemp(name) for name in JOBS}
-    values = {}
+
+    def run(name: str) -> Any:
+        return builder_of(name, folders[name]).build().submit(name, blocking=False).wait(timeout=120).value
+
     with pytest.MonkeyPatch.context() as patch, connected(cluster_2_nodes_8_gpus):
         patch.setenv("DLRL_HOME", str(tmp_path_factory.mktemp("home")))
-        for names in batches(JOBS, 2):
-            handles = {name: builder_of(name, folders[name]).build().submit(name, blocking=False) for name in names}
-            values.update({name: handle.wait(timeout=90).value for name, handle in handles.items()})
+        values = side_by_side(JOBS, run, at_once=AT_ONCE)
         assert all((folder / "mark").exists() for folder in folders.values())
         return {name: done_of(name, values[name], folders[name]) for name in JOBS}
 

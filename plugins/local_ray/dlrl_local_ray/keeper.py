@@ -103,6 +103,7 @@ def _node_args(
         args["memory"] = int(resources["memory"])
     if is_head:
         args["include_dashboard"] = False
+        args["no_monitor"] = True  # of the autoscaler: the cluster never grows
     return args
 
 
