@@ -37,12 +37,15 @@ PYTEST = $(1)/bin/python -m pytest --durations 15 $(3) -m
 in_two = @$(1)/bin/$(COMPILE) tests && tools/side_by_side.sh '$(PYTEST) "shared_cluster and $(2)"' \
   '$(PYTEST) "not shared_cluster and $(2)"'
 
-# In these folders tests start clusters of their own, unless they share one.
+# Two groups share a cluster each, in one each test has a cluster of its own, and one needs none.
 CLUSTERS := tests/runtime tests/testing tests/cli tests/examples tests/docs
+LATE := tests/runtime/test_[m-z]*.py
 ON_CORE = $(CORE)/bin/python -m pytest --durations 15 -m
 
 test-core: venv-core  ## lint, and those that need no framework
-	@$(CORE)/bin/$(COMPILE) tests && tools/side_by_side.sh '$(ON_CORE) "shared_cluster and not long"' \
+	@$(CORE)/bin/$(COMPILE) tests && tools/side_by_side.sh \
+	  '$(ON_CORE) "shared_cluster and not long" $(CLUSTERS) --ignore-glob "$(LATE)"' \
+	  '$(ON_CORE) "shared_cluster and not long" $(LATE)' \
 	  '$(ON_CORE) "not shared_cluster and not long" $(CLUSTERS)' \
 	  '$(MAKE) --no-print-directory lint && $(ON_CORE) "not shared_cluster and not long" tests $(CLUSTERS:%=--ignore %)'
 
