@@ -23,6 +23,7 @@ from dlrl_core.context.process_report import ProcessReport
 from dlrl_core.context.records import (
     JobRecord,
     ProgressRecord,
+    TrainerRecord,
     WorkloadRecord,
     in_order,
     job_documents,
@@ -36,6 +37,7 @@ from dlrl_core.context.redaction import redact
 from dlrl_core.context.store import Store, StoredJob, new_commit_id
 from dlrl_core.context.write_queue import OutageLimits, WriteQueue
 from dlrl_core.errors import ContextError, JobExistsError, JobNotFoundError, StoreError, StoreUnavailableError
+from dlrl_core.roles import TRAINER
 
 _NOT_SHOWN = {"record_schema"}
 _REPORT_FIELDS = [field.name for field in dataclasses.fields(ProcessReport)]
@@ -204,6 +206,10 @@ class JobContext:
     def workloads(self) -> Mapping[str, WorkloadRecord]:
         """All workloads by name, as of the last commit; a later commit makes a new mapping."""
         return MappingProxyType(self._state.workloads)
+
+    def process(self, name: str) -> WorkloadRecord | TrainerRecord:
+        """The record of a workload, or of the trainer."""
+        return self.record.trainer if name == TRAINER else self._state.workloads[name]
 
     @property
     def version(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from ray.exceptions import RayError, RayTaskError
 
@@ -63,7 +64,7 @@ class ControlLoop:
         self._seen: asyncio.Queue[Observation] = asyncio.Queue()
         self._workloads = WorkloadProcesses(launch, self._spec, context, on_gone=self._seen.put_nowait)
         self.trainer = TrainerProcess(launch, self._spec, context, on_end=self._seen.put_nowait)
-        self.detection = Detection(self._spec, context, self._workloads, self._seen)
+        self.detection = Detection(self._spec, context, self._host_of, self._seen)
         self.chaos = ChaosNotes(context, is_allowed=self._spec.allow_chaos)
         self._detecting: asyncio.Task[None] | None = None
         self._ready_at = context.now()
@@ -198,7 +199,7 @@ class ControlLoop:
         if isinstance(seen, WorkloadHangs):
             self.detection.hanging.discard(seen.actor_id)
         if isinstance(seen, WorkloadGone | WorkloadHangs):
-            return (self._context.workloads[seen.name].actor_id or "") == seen.actor_id
+            return (self._context.process(seen.name).actor_id or "") == seen.actor_id
         if isinstance(seen, TrainerGone | TrainerOutcome):
             return self._context.record.trainer.incarnation == seen.incarnation
         return True
@@ -220,16 +221,20 @@ class ControlLoop:
         )
 
     def _node_of_death(self, seen: Observation) -> str | None:
-        """The node on which a process died: each death counts once, as its own watch sees it, and errors don't."""
-        if not isinstance(seen, WorkloadGone | WorkloadHangs):
+        """The node on which a workload died: each death counts once, as its own watch sees it, and errors don't."""
+        if not isinstance(seen, WorkloadGone | WorkloadHangs) or seen.name == TRAINER:
             return None
         return self._context.workloads[seen.name].node_id
 
     async def _stacks_of(self, seen: Observation) -> str | None:
         """Of a process that hangs, before it is ended."""
-        if not isinstance(seen, WorkloadHangs) or (host := self._workloads.host_of(seen.name)) is None:
+        if not isinstance(seen, WorkloadHangs) or (host := self._host_of(seen.name)) is None:
             return None
         return (await stacks_of(host))[-_LONGEST_STACKS:]
+
+    def _host_of(self, name: str) -> Any | None:
+        """The process behind the name of a workload or the trainer; None if there is none."""
+        return self.trainer.host if name == TRAINER else self._workloads.host_of(name)
 
     def _write(self, incident: Incident, recovery: Recovery, ending: JobEnding) -> None:
         """The incident and the state of all that it restarts, or the ending, in one commit, before anything is done."""

@@ -20,7 +20,7 @@ import ray
 from dlrl_core.context.job_state import JobState
 from dlrl_core.errors import DlrlError
 from dlrl_core.master.launch import MasterLaunch
-from dlrl_core.roles import MASTER, namespace_of
+from dlrl_core.roles import MASTER, TRAINER, namespace_of
 
 if TYPE_CHECKING:
     from dlrl_core.context import JobContext, JobEnding, JobView, ProcessReport
@@ -272,7 +272,10 @@ class Master:
         await self._check_is_present()
         if is_early or not self._loaded.is_set():
             return is_early or None
-        return not self._ended.is_set() and self._loop.trainer.record_progress(report)
+        is_current = not self._ended.is_set() and self._loop.trainer.record_progress(report)
+        if is_current:
+            self._loop.detection.note_life(TRAINER)
+        return is_current
 
     async def trainer_left(self, actor_id: str) -> None:
         """This process of the trainer was refused, and calls no workload any more."""

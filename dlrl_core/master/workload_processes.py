@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
@@ -37,13 +36,12 @@ class ProcessDiedError(Exception):
         super().__init__(f"'{name}' died during '{doing}': {reason}")
 
 
-async def answers(host: Any) -> bool:
-    """Whether the process is alive."""
+async def answers(host: Any | None) -> bool:
+    """Whether there is a process, and it answers."""
     try:
-        await asyncio.wait_for(answer(host.ping.remote()), _PING_S)
+        return host is not None and bool(await asyncio.wait_for(answer(host.facts.remote()), _PING_S))
     except (TimeoutError, RayTaskError, *GONE):
         return False
-    return True
 
 
 async def stacks_of(host: Any) -> str:
@@ -303,12 +301,8 @@ class WorkloadProcesses:
             await asyncio.wait(last_calls, timeout=_LAST_CALL_S)
         for actor in living.values():
             workload_launcher.kill(actor)
-        deadline = time.monotonic() + _NAME_FREE_S
-        while any(workload_launcher.find_actor(job, name) is not None for name in living):
-            if time.monotonic() > deadline:
-                left = next(name for name in living if workload_launcher.find_actor(job, name) is not None)
-                raise ProcessDiedError(left, "end", "its old process does not go away")
-            await asyncio.sleep(0.02)
+        for left in await asyncio.to_thread(workload_launcher.wait_until_gone, job, living, _NAME_FREE_S):
+            raise ProcessDiedError(left, "end", "its old process does not go away")
 
     # ---- watching
 
@@ -335,8 +329,7 @@ class WorkloadProcesses:
 
     async def answers(self, name: str) -> bool:
         """Whether the workload's process is alive."""
-        host = self.host_of(name)
-        return host is not None and await answers(host)
+        return await answers(self.host_of(name))
 
     def stop_watching(self) -> None:
         for watch in self._watches.values():

@@ -230,11 +230,11 @@ def test_each_part_of_the_end_is_done_whatever_the_others_raise(launch, context,
 
 
 class HostStandIn:
-    """A process that answers pings after so many seconds."""
+    """A process that answers after so many seconds."""
 
     def __init__(self, after_s: float, *, report: ProcessReport | None = None) -> None:
         self.after_s = after_s
-        self.ping = self.facts = Call(lambda: self._answer(report))
+        self.facts = Call(lambda: self._answer(report or report_of("actor-0")))
         self.method_table = Call(lambda: self._answer(b"table"))
 
     async def _answer(self, value: object) -> object:
