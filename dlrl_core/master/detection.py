@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 import time
 from asyncio import Queue
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -81,23 +82,34 @@ class Detection:
 
     async def _observe(self, hangs: Iterable[WorkloadHangs]) -> None:
         """Report each process that hangs, once. Raises TypeError for what is no judgement on one of them."""
-        judged = []
+        silent = []
         for found in hangs:
             if not isinstance(found, WorkloadHangs) or found.name not in (*self._context.workloads, TRAINER):
                 raise TypeError(f"it must yield WorkloadHangs of workloads of the job or its trainer, not {found!r}")
-            if found.actor_id not in self.hanging:
-                judged.append(self._judge(found))
-        await asyncio.gather(*judged)
-
-    async def _judge(self, found: WorkloadHangs) -> None:
-        """A silent process is alive if it answers or uses CPU: user code may keep its other threads from running."""
-        record = self._context.process(found.name)
-        if found.is_silent:
-            is_alive = record.pid is None or await answers(self._host_of(found.name))
-            reason = None if is_alive else await why_frozen(record.node_id or "", record.pid or 0)
+            if found.actor_id not in self.hanging and found.is_silent:
+                silent.append(found)
+            elif found.actor_id not in self.hanging:
+                self._tell(found)
+        for found, reason in zip(silent, await self._why_frozen([one.name for one in silent]), strict=True):
             if reason is None:
                 self.note_life(found.name)
-                return
-            found = replace(found, reason=f"{found.reason}, does not answer, and {reason}")
+            else:
+                self._tell(replace(found, reason=f"{found.reason}, does not answer, and {reason}"))
+
+    def _tell(self, found: WorkloadHangs) -> None:
         self.hanging.add(found.actor_id)
         self._seen.put_nowait(found)
+
+    async def _why_frozen(self, names: Sequence[str]) -> list[str | None]:
+        """Why each of them is frozen; None for one that answers or uses CPU: user code may hold Python's lock.
+
+        Each node is asked once, for all of its processes.
+        """
+        records = [self._context.process(name) for name in names]
+        are_alive = await asyncio.gather(*(answers(self._host_of(name)) for name in names))
+        pids: dict[str, list[int]] = {}
+        for record, is_alive in zip(records, are_alive, strict=True):
+            if record.pid is not None and not is_alive:
+                pids.setdefault(record.node_id or "", []).append(record.pid)
+        reasons = dict(zip(pids, await asyncio.gather(*itertools.starmap(why_frozen, pids.items())), strict=True))
+        return [reasons.get(one.node_id or "", {}).get(one.pid or 0) for one in records]

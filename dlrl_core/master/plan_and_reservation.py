@@ -65,12 +65,9 @@ class PlanAndReservation:
             if node.move
         }
         given: Reservation | None = self._launch.reservation
-        if given is not None and given.number == record.plan_number:
-            self._reservation = given
-        else:
-            self._reservation = reservation.ask_for(
-                self._launch.job, self._launch.run_id, record.plan_number, self.plan
-            )
+        if given is None or given.number != record.plan_number:
+            given = reservation.ask_for(*self.run, self.plan)
+        self._reservation = given
 
     @property
     def run(self) -> tuple[str, str, int]:
@@ -114,11 +111,9 @@ class PlanAndReservation:
 
     async def _end_processes(self) -> None:
         """End processes that the driver asked for in what was not granted, so that their names are free again."""
-        job = self._launch.job
+        job, names = self._launch.job, list(workload_launcher.processes_of(self._launch.job))
         workload_launcher.kill_all(job)
-        deadline = time.monotonic() + _NAMES_FREE_S
-        while workload_launcher.processes_of(job) and time.monotonic() < deadline:
-            await asyncio.sleep(0.05)
+        await asyncio.to_thread(workload_launcher.wait_until_gone, job, names, _NAMES_FREE_S)
 
     def _write(self, plan: ExecutionPlan) -> None:
         """Write the plan before its reservation is asked for: a later Master finds the reservation by its number."""

@@ -127,9 +127,9 @@ def test_a_trainer_that_is_being_started_is_not_judged(with_trainer):
 
 
 def test_a_frozen_trainer_is_an_incident_that_restarts_it_alone(launch, with_trainer, monkeypatch):
-    async def why_frozen(node_id: str, pid: int) -> str | None:
-        assert (node_id, pid) == ("a", 9)
-        return "its process is stopped"
+    async def why_frozen(node_id: str, pids: list[int]) -> dict[int, str]:
+        assert (node_id, pids) == ("a", [9])
+        return {9: "its process is stopped"}
 
     monkeypatch.setattr(detection, "why_frozen", why_frozen)
     monkeypatch.setattr(detection, "_LOOK_S", 0.01)

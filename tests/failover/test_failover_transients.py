@@ -21,6 +21,7 @@ from dlrl_core.failover import TrainerGone, WorkloadHangs
 from dlrl_core.master import beginning_and_end, detection
 from dlrl_core.master.control_loop import ControlLoop
 from dlrl_core.master.workload_processes import ProcessDiedError, replies_of
+from dlrl_core.scheduler import cluster_probe
 from dlrl_core.spec.job_spec import RestartBudget
 from dlrl_core.spec.role_values import FailoverScope
 from dlrl_core.trainer.progress import CallLog, Progress
@@ -258,9 +259,9 @@ def report_of(name: str, **fields) -> ProcessReport:
     ],
 )
 def test_a_silent_process_that_answers_or_runs_is_left_alone(launch, context, monkeypatch, after_s, frozen, reasons):
-    async def why_frozen(node_id: str, pid: int) -> str | None:
-        assert (node_id, pid) == ("a", 7)
-        return frozen
+    async def why_frozen(node_id: str, pids: list[int]) -> dict[int, str]:
+        assert (node_id, pids) == ("a", [7])
+        return {7: frozen} if frozen else {}
 
     monkeypatch.setattr(detection, "why_frozen", why_frozen)
     monkeypatch.setattr("dlrl_core.master.workload_processes._PING_S", 0.05)
@@ -274,6 +275,41 @@ def test_a_silent_process_that_answers_or_runs_is_left_alone(launch, context, mo
         return [loop._seen.get_nowait().reason for _ in range(loop._seen.qsize())]
 
     assert asyncio.run(run()) == reasons
+
+
+def test_a_node_is_asked_once_for_all_of_its_silent_processes(launch, context, monkeypatch):
+    asked: list[tuple[str, list[int]]] = []
+
+    async def why_frozen(node_id: str, pids: list[int]) -> dict[int, str]:
+        asked.append((node_id, pids))
+        return {8: "it is stopped"}
+
+    monkeypatch.setattr(detection, "why_frozen", why_frozen)
+
+    async def run() -> list[str]:
+        loop = ControlLoop(launch, context)
+        hangs = [
+            WorkloadHangs(name=f"actor-{at}", reason="no report", actor_id=f"id{at}", is_silent=True) for at in (0, 1)
+        ]
+        await loop.detection._observe(hangs)
+        return [loop._seen.get_nowait().name for _ in range(loop._seen.qsize())]
+
+    assert asyncio.run(run()) == ["actor-1"]
+    assert asked == [("a", [7, 8])]
+
+
+def test_of_processes_of_a_node_those_that_are_stopped_are_told(monkeypatch):
+    monkeypatch.setattr(cluster_probe, "_IDLE_S", 0.1)
+    waits = "import time\nwhile True: time.sleep(0.01)"
+    stopped, runs = (subprocess.Popen([sys.executable, "-c", waits]) for _ in range(2))
+    try:
+        psutil.Process(stopped.pid).suspend()
+        found = cluster_probe._frozen_states([stopped.pid, runs.pid, 2**22 + 1])
+        assert found == {stopped.pid: "its process is stopped (SIGSTOP)"}
+    finally:
+        for one in (stopped, runs):
+            one.kill()
+            one.wait()
 
 
 def test_after_a_pause_of_the_master_itself_no_process_counts_as_silent(launch, context, monkeypatch):
