@@ -38,7 +38,7 @@ from dlrl_core.master.detection import Detection
 from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.master.plan_and_reservation import NodeMoves, PlanAndReservation
 from dlrl_core.master.trainer_process import TrainerProcess
-from dlrl_core.master.workload_processes import NodeLostError, ProcessDiedError, WorkloadProcesses, stacks_of
+from dlrl_core.master.workload_processes import NodeLostError, ProcessDiedError, WorkloadProcesses, answers, stacks_of
 from dlrl_core.roles import MASTER, TRAINER
 from dlrl_core.scheduler import workload_launcher
 from dlrl_core.spec import JobSpec
@@ -132,7 +132,9 @@ class ControlLoop:
         pending = self._pending()
         is_trainer_there = await self.trainer.is_adopted(trainer)
         with self._context.change() as change:
-            change.event("adopted", f"{self._workloads.size} workloads go on as they are", subject="master")
+            change.event(
+                "adopted", f"{len(self._workloads.roll().actors)} workloads go on as they are", subject="master"
+            )
         if is_trainer_there:
             self.trainer.watch()
         elif not self.trainer.is_due:
@@ -339,7 +341,7 @@ class ControlLoop:
         """Wait until this process of a workload was replaced, or is confirmed alive; the current processes."""
         while True:
             await self._until_stable()
-            if self._context.workloads[name].actor_id != actor_id or await self._workloads.answers(name):
+            if self._context.workloads[name].actor_id != actor_id or await answers(self._workloads.host_of(name)):
                 return self._workloads.roll()
             await asyncio.sleep(0.02)  # the watch on the process is about to notice
 

@@ -252,14 +252,11 @@ class Master:
     async def _bounded(
         self, ask: Callable[[ControlLoop], Coroutine[Any, Any, DirectorySnapshot]]
     ) -> DirectorySnapshot | None:
-        async def answer() -> DirectorySnapshot:
-            await self._loaded.wait()
-            return await ask(self._loop)
-
-        try:
-            return await asyncio.wait_for(answer(), _ANSWER_S)
-        except TimeoutError:
-            return None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ANSWER_S):
+                await self._loaded.wait()
+                return await ask(self._loop)
+        return None
 
     # ---- told by the trainer and the workloads
 

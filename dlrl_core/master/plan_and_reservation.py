@@ -51,7 +51,7 @@ class PlanAndReservation:
         """The placement group of the workload's seat, and the number of its bundle there."""
         assert self._reservation is not None
         if self.plan.nodes[workload.node].move == 0:
-            return self._reservation.seats, workload.bundle
+            return self._reservation.groups[0], workload.bundle
         return self.moves[workload.node], self.plan.bundles_on(workload.node).index(workload.bundle)
 
     def load(self) -> None:
@@ -100,12 +100,12 @@ class PlanAndReservation:
     async def _is_granted(self, deadline: float) -> bool:
         assert self._reservation is not None
         patience = min(_GRANT_S, max(_LOOK_AGAIN_S, deadline - time.monotonic()))
-        if await reservation.granted(self._reservation, patience):
+        if await reservation.are_granted(self._reservation.groups, patience):
             self.record_waiting(None)
             return True
         nodes = ", ".join(node.shown for node in self.plan.nodes[:8])
         self.record_waiting(f"what the plan needs on {nodes} is not granted{await asyncio.to_thread(self._holders)}")
-        reservation.release(self._reservation)
+        reservation.release(self._reservation.groups)
         await self._end_processes()
         return False
 
@@ -202,7 +202,7 @@ class NodeMoves:
         if node.node_id not in living or node.move == 0:
             return node.node_id in living
         group = self._reserved.moves.get(index)
-        return group is not None and await reservation.is_granted(group, _GRANT_S)
+        return group is not None and await reservation.are_granted([group], _GRANT_S)
 
     def _failing(self) -> dict[str, int]:
         return failing_nodes(self._context.record.incidents, self._spec.restart_budget, self._context.now())
@@ -256,7 +256,7 @@ class NodeMoves:
         job, run_id, number = self._reserved.run
         await asyncio.to_thread(reservation.release_spare, job, run_id, new.node_id)
         self._reserved.moves[index] = reservation.ask_for_move(job, run_id, number, self._plan, index)
-        return await reservation.is_granted(self._reserved.moves[index], _GRANT_S)
+        return await reservation.are_granted([self._reserved.moves[index]], _GRANT_S)
 
     def _record_move(self, index: int, old: PlannedNode, why: str) -> None:
         with self._context.change() as change:
@@ -266,7 +266,7 @@ class NodeMoves:
     def _give_back(self, index: int) -> None:
         """What was asked for on a node that did not grant it, or is gone, must not keep it from anybody."""
         if (group := self._reserved.moves.pop(index, None)) is not None:
-            reservation.release_group(group)
+            reservation.release([group])
 
     def _substitute(self, index: int) -> NodeView | PlannedNode | None:
         """A living spare that can replace the node, else a free node with enough room and the labels its roles need."""

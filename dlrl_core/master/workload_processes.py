@@ -124,10 +124,6 @@ class WorkloadProcesses:
         self._reserved: PlanAndReservation | None = None
 
     @property
-    def size(self) -> int:
-        return len(self._hosts)
-
-    @property
     def is_complete(self) -> bool:
         """Whether each workload of the plan has a process: one that died while there was no Master has none."""
         return all(one.name in self._hosts for one in self.plan.workloads)
@@ -326,10 +322,6 @@ class WorkloadProcesses:
     def host_of(self, name: str) -> Any | None:
         """The process behind the name; None if there is none."""
         return self._hosts.get(name)
-
-    async def answers(self, name: str) -> bool:
-        """Whether the workload's process is alive."""
-        return await answers(self.host_of(name))
 
     def stop_watching(self) -> None:
         for watch in self._watches.values():

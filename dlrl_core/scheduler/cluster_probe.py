@@ -126,7 +126,7 @@ def is_known_to_have_ended(actor_id: str) -> bool:
 
 
 async def why_frozen(node_id: str, pids: Sequence[int]) -> dict[int, str]:
-    """Why processes of that node are frozen; without those that run or are gone, and none if it does not tell in time."""
+    """Which processes of that node are frozen, and why; none if the node does not tell in time."""
     pinned = NodeAffinitySchedulingStrategy(node_id, soft=False)
     look = ray.remote(num_cpus=0, max_retries=0)(_frozen_states).options(scheduling_strategy=pinned)
     try:

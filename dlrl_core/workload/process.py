@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import socket
 import sys
 import threading
@@ -137,13 +136,6 @@ def check_run(report: ProcessReport, run_id: str) -> None:
         )
 
 
-def free_port() -> int:
-    """A port of this node that is free now."""
-    claim = PortClaim()
-    claim.leave()
-    return claim.port
-
-
 class PortClaim:
     """A free port that no other workload on this node is offered as long as this process lives.
 
@@ -254,20 +246,12 @@ def end_with_node() -> None:
         while os.getppid() == raylet:
             time.sleep(_LOOK_S)
 
-    _exit_after(wait)
+    exit_after(wait)
 
 
-def end_with_process(pid: int) -> None:
-    """End this process at once when that one is gone: for processes that a workload starts, such as an engine."""
-    try:
-        process = os.pidfd_open(pid)
-    except ProcessLookupError:
-        call_at_end()
-        os._exit(1)
-    _exit_after(lambda: select.select([process], [], []))  # readable when the process has ended
+def exit_after(wait: Callable[[], Any]) -> None:
+    """End this process when `wait` has returned, in a thread."""
 
-
-def _exit_after(wait: Callable[[], Any]) -> None:
     def watch() -> None:
         wait()
         call_at_end()
