@@ -46,7 +46,7 @@ _PUSH_PERIOD_S = 0.2
 _PUSH_LEAST_S = 0.02
 _PUSH_AGAIN_S = 3.0
 _LEAVE_S = 300.0
-"""When a thread has met a death for which the trainer goes back, `fit` has to end within this time."""
+"""When a thread has met a death for which the trainer goes back, and all is replaced, `fit` has to end in this time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,7 +274,7 @@ class TrainerHost:
         """Report every change to the Master, at most five times a second. Its answers renew the lease."""
         seen, sent_at, answer, behind_since = -1, 0.0, None, 0.0
         while True:
-            behind_since = (behind_since or time.monotonic()) if directory.is_behind else 0.0
+            behind_since = (behind_since or time.monotonic()) if directory.must_leave else 0.0
             if behind_since and time.monotonic() - behind_since > _LEAVE_S and not self._ended.is_set():
                 # `fit` waits for something that can't be interrupted; the Master starts a trainer in a new process.
                 self._outcome = _failure(RestartFit(), self._progress.report().phase)

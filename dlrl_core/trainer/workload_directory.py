@@ -208,6 +208,14 @@ class WorkloadDirectory:
         """How many processes were replaced so far."""
         return len(self.replaced)
 
+    @property
+    def must_leave(self) -> bool:
+        """Whether `fit` has to end, and no thread is replacing processes, for which the main loop may wait."""
+        if not self.is_behind or not self._lock.acquire(blocking=False):
+            return False
+        self._lock.release()
+        return True
+
     def named(self, name: str) -> WorkloadHandle:
         return next(workload for workload in self.workloads if workload.name == name)
 
