@@ -258,7 +258,7 @@ class ControlLoop:
                     incarnation=old.incarnation + 1,
                     actor_id=None,
                     pid=None,
-                    old_pid=old.pid or old.old_pid,
+                    old_process=(old.pid, old.started) if old.pid else old.old_process,
                 )
             if recovery.with_trainer:
                 incarnation = record.trainer.incarnation + 1

@@ -203,6 +203,7 @@ class WorkloadProcesses:
             check_run(fact, self._launch.run_id)
         with self._context.change(is_awaited=False) as change:
             for name, fact in facts.items():
+                old = self._context.workloads[name]
                 change.workload(
                     name,
                     state=WorkloadState.STARTING,
@@ -210,7 +211,8 @@ class WorkloadProcesses:
                     node_id=fact.node_id,
                     pid=fact.pid,
                     device_ids=fact.device_ids,
-                    old_pid=old.old_pid if (old := self._context.workloads[name]).node_id == fact.node_id else None,
+                    started=fact.started,
+                    old_process=old.old_process if old.node_id == fact.node_id else None,
                 )
         self._facts.update(facts)
         for name in names:
@@ -245,7 +247,7 @@ class WorkloadProcesses:
                     first.address,
                     first.offered_port or 0,
                     devices[workload.role, workload.node],
-                    self._context.workloads[workload.name].old_pid,
+                    self._context.workloads[workload.name].old_process,
                 )
         made = await self._answers(refs, "construct", self._launch.limits.construct_s)
         with self._context.change(is_awaited=False) as change:

@@ -12,6 +12,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 from dlrl_core.context.process_report import ProcessReport, WorkloadState
@@ -102,6 +103,7 @@ def report_of_process(
         node_id=context.get_node_id(),
         address=ray.util.get_node_ip_address(),
         pid=os.getpid(),
+        started=started_at(os.getpid()),
         actor_id=context.get_actor_id() or "",
         device_ids=device_ids,
         offered_port=offered_port,
@@ -222,12 +224,20 @@ def call_at_end() -> None:
             traceback.print_exc()
 
 
-def end_predecessor(pid: int | None) -> None:
+def started_at(pid: int) -> int:
+    """When a process of this machine started, in the kernel's ticks since it booted; 0 if the kernel does not tell."""
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    return 0
+
+
+def end_predecessor(process: tuple[int, int] | None) -> None:
     """Wait until an earlier process under this raylet is gone, and its memory free. One that stays is killed."""
     import psutil
 
+    pid, started = process or (os.getpid(), 0)
     with contextlib.suppress(psutil.NoSuchProcess):
-        if pid in (None, os.getpid()) or (old := psutil.Process(pid)).ppid() != os.getppid():
+        if pid == os.getpid() or started_at(pid) != started or (old := psutil.Process(pid)).ppid() != os.getppid():
             return  # another process has its number
         if psutil.wait_procs([old], timeout=_GOES_S)[1]:
             old.kill()

@@ -26,6 +26,7 @@ from dlrl_core.spec.job_spec import RestartBudget
 from dlrl_core.spec.role_values import FailoverScope
 from dlrl_core.trainer.progress import CallLog, Progress
 from dlrl_core.workload.coroutines import Coroutines
+from dlrl_core.workload.process import started_at
 from dlrl_core.workload.workload_host import WorkloadLaunch
 from dlrl_sqlite.store import SqliteStore
 
@@ -60,6 +61,7 @@ def context(tmp_path, launch) -> JobContext:
                 f"actor-{rank}",
                 state=WorkloadState.READY,
                 pid=7 + rank,
+                started=70 + rank,
                 actor_id=f"id{rank}",
                 node_id="a",
                 incarnation=1,
@@ -197,6 +199,17 @@ def test_an_error_that_the_master_does_not_know_restarts_it_a_few_times_and_then
     assert [str(one.scope) for one in incidents] == ["workload"] * 3 + ["stop"]
     assert {(one.kind, one.subject, one.restarts) for one in incidents} == {("master_failed", "master", ())}
     assert context.record.ending == ending.kept()
+
+
+def test_an_error_that_can_not_be_counted_ends_the_job(launch, context, monkeypatch):
+    """Else the Master would be restarted for it again and again, without a limit."""
+
+    def no_incident(*_args: object, **_more: object) -> None:
+        raise RuntimeError("no incident can be made of it")
+
+    monkeypatch.setattr(ControlLoop, "decided", no_incident)
+    ending = asyncio.run(run_of(launch, context, KeyError("x")))
+    assert (ending.state, ending.why, ending.cause.type_name) == ("failed", "KeyError: 'x'", "KeyError")
 
 
 def test_an_error_that_the_master_knows_ends_the_job_at_once(launch, context):
@@ -393,9 +406,10 @@ def test_of_many_calls_the_one_of_a_dead_process_is_named_at_once():
 # ---- an old process
 
 
-def waiting_for(pid: int) -> subprocess.Popen[bytes]:
+def waiting_for(pid: int, *, started: int | None = None) -> subprocess.Popen[bytes]:
     """A process beside that one, with the same parent, which waits as a restarted workload does."""
-    code = f"from dlrl_core.workload import process; process._GOES_S = 0.5; process.end_predecessor({pid})"
+    old = (pid, started_at(pid) if started is None else started)
+    code = f"from dlrl_core.workload import process; process._GOES_S = 0.5; process.end_predecessor({old})"
     return subprocess.Popen([sys.executable, "-c", code])
 
 
@@ -423,6 +437,16 @@ def test_a_process_of_somebody_else_under_the_old_number_is_left_alone():
         parent.communicate(b"\n")
 
 
+def test_another_process_of_the_same_parent_under_the_old_number_is_left_alone():
+    other = subprocess.Popen(["sleep", "1000"])
+    try:
+        assert waiting_for(other.pid, started=started_at(other.pid) - 1).wait(20) == 0
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
 def test_the_pid_of_the_old_process_is_in_the_record_until_the_next_one_is_up(launch, committed):
     async def run() -> None:
         loop = ControlLoop(launch, committed)
@@ -433,7 +457,7 @@ def test_the_pid_of_the_old_process_is_in_the_record_until_the_next_one_is_up(la
 
     asyncio.run(run())
     record = committed.workloads["actor-0"]
-    assert (record.pid, record.old_pid, record.incarnation) == (None, 7, 3)
+    assert (record.pid, record.old_process, record.incarnation) == (None, (7, 70), 3)
 
 
 # ---- clocks
