@@ -97,9 +97,15 @@ class ControlLoop:
         """The ending, if restarts of the Master did not help; else raises the error, when it is in the record."""
         traceback.print_exception(error)
         ending = failed_by(error)
-        incident, recovery, decision = self.decided(MasterFailed(name=MASTER, reason=ending.why or ""))
-        ending = ending.model_copy(update={"why": incident.message})
-        self._write(incident, recovery, ending)
+        try:
+            incident, recovery, decision = self.decided(MasterFailed(name=MASTER, reason=ending.why or ""))
+            ending = ending.model_copy(update={"why": incident.message})
+            self._write(incident, recovery, ending)
+        except StoreConflictError:
+            raise
+        except Exception:  # noqa: BLE001 - what can't be counted would come again and again
+            traceback.print_exc()
+            return ending
         if incident.scope is FailoverScope.STOP:
             return ending
         await asyncio.sleep(decision.wait_s)
