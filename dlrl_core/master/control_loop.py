@@ -356,10 +356,14 @@ class ControlLoop:
         await self._until_stable()
         return self._workloads.roll()
 
-    def escalate(self, name: str, method: str) -> None:
-        """A call was interrupted that must not be repeated: the trainer has to go back to its last commit."""
-        self.detection.is_paused = True
-        self._seen.put_nowait(CallLost(name=name, method=method))
+    def escalate(self, name: str, method: str, term: int | None) -> None:
+        """A call was interrupted that must not be repeated: the trainer has to go back to its last commit.
+
+        Nothing, if it was a call of a trainer that was replaced since.
+        """
+        if term == self._context.record.trainer.incarnation:
+            self.detection.is_paused = True
+            self._seen.put_nowait(CallLost(name=name, method=method))
 
     async def _until_stable(self) -> None:
         while self.detection.is_paused or not self._seen.empty():

@@ -244,10 +244,10 @@ class Master:
         """Wait until nothing is being restarted; returns the current processes. None if that takes longer."""
         return await self._bounded(lambda loop: loop.stable())
 
-    async def escalate(self, name: str, method: str) -> None:
+    async def escalate(self, name: str, method: str, term: int | None) -> None:
         """A call was interrupted that must not be repeated; `settled` returns when that is handled."""
         await self._loaded.wait()
-        self._loop.escalate(name, method)
+        self._loop.escalate(name, method, term)
 
     async def _bounded(
         self, ask: Callable[[ControlLoop], Coroutine[Any, Any, DirectorySnapshot]]

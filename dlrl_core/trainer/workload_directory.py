@@ -319,7 +319,7 @@ class WorkloadDirectory:
         """Have the Master restart more, because a call was interrupted that must not be repeated. Raises RestartFit."""
         with self._lock:
             self.check()
-            ask_master(self.master.escalate, name, method)
+            ask_master(self.master.escalate, name, method, self.lease.term)
             self._apply(self._snapshot("settled"))
             self.is_behind = True
             raise RestartFit

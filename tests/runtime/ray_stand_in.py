@@ -142,7 +142,7 @@ class MasterStandIn:
         actors = {name: (process.id, process, "node") for name, process in self._job.processes.items()}
         return Ref(DirectorySnapshot(epoch=self.epoch, actors=actors))
 
-    def _escalate(self, name: str, method: str) -> Ref:
+    def _escalate(self, name: str, method: str, term: int | None) -> Ref:
         self.escalated.append((name, method))
         return Ref()
 
