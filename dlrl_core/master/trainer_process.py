@@ -14,7 +14,7 @@ from dlrl_core.context import JobContext, JobState, TrainerState
 from dlrl_core.context.commits_report import CommitsReport
 from dlrl_core.context.process_report import ProcessReport
 from dlrl_core.context.trainer_outcome import TrainerOutcome
-from dlrl_core.errors import ClusterError, DlrlError, TrainerError
+from dlrl_core.errors import ClusterError, DlrlError, StoreError, TrainerError
 from dlrl_core.failover import TrainerGone
 from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.master.process_launches import start_trainer
@@ -96,7 +96,10 @@ class TrainerProcess:
             await asyncio.sleep(0.2)
 
     async def is_adopted(self, trainer: Any) -> bool:
-        """Take over a trainer that an earlier Master let run; False if there is none, or it was never let run."""
+        """Take over a trainer that an earlier Master let run; False if there is none, or it was never let run.
+
+        One that is newer than the record, which that Master could not write any more, is written now.
+        """
         if trainer is None or self.is_due:
             return False
         self.host = trainer
@@ -108,7 +111,11 @@ class TrainerProcess:
             )
         except (ClusterError, ProcessDiedError):
             return False
-        check_run(replies["trainer"], self._launch.run_id)
+        fact: ProcessReport = replies["trainer"]
+        check_run(fact, self._launch.run_id)
+        if fact.incarnation > self._context.record.trainer.incarnation:
+            with self._context.change() as change:
+                change.trainer(incarnation=fact.incarnation, node_id=fact.node_id, pid=fact.pid, actor_id=fact.actor_id)
         return bool(replies["trainer's state"])
 
     async def loaded(self, timeout_s: float) -> ProcessReport:
@@ -180,7 +187,8 @@ class TrainerProcess:
         self.edges = tuple((source, target) for source, target, _ in report.edges)
         before = self._context.record.progress.commits
         is_news = report.commit is not None and report.commit != self._context.record.progress.commit_json
-        with self._context.change(is_awaited=is_news) as change:  # the rest comes again with the next report
+        # What can't be written comes again with the next report; a trainer is not refused for it.
+        with contextlib.suppress(StoreError), self._context.change(is_awaited=is_news) as change:
             change.progress(
                 step=report.step,
                 total_steps=report.total_steps,
