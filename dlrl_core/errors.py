@@ -183,14 +183,8 @@ class JobNotFoundError(JobError):
     """No job has this name."""
 
 
-class _CarriesCause:
-    """Mixin: `cause` is what user code raised, as it left its own process."""
-
-    cause: RemoteCause | None = None
-
-
-class JobFailedError(JobError, _CarriesCause):
-    """The job failed; the message is the first cause in one sentence."""
+class JobFailedError(JobError):
+    """The job failed; the message is the first cause in one sentence, `cause` what user code raised."""
 
     def __init__(self, job: str, message: str, cause: RemoteCause | None = None) -> None:
         self.cause = cause
@@ -205,7 +199,7 @@ class JobTimeoutError(JobError):
     """The job was still running when the wait ended. The job goes on."""
 
 
-class WorkloadError(DlrlError, _CarriesCause):
+class WorkloadError(DlrlError):
     """About one workload: `role` (its lower-case name), `rank`, `method`, and what user code raised."""
 
     def __init__(
@@ -264,8 +258,8 @@ class CallTimeoutError(DlrlError):
         )
 
 
-class TrainerError(DlrlError, _CarriesCause):
-    """The trainer's class could not be imported, constructed or run."""
+class TrainerError(DlrlError):
+    """The trainer's class could not be imported, constructed or run; `cause` is what user code raised."""
 
     def __init__(self, message: str, cause: RemoteCause | None = None) -> None:
         self.cause = cause

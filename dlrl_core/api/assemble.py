@@ -256,20 +256,14 @@ def class_problems(owner: str, ref: ClassRef, *, is_trainer: bool) -> list[str]:
 
 
 def _base_problems(owner: str, ref: ClassRef, found: type, *, is_trainer: bool) -> list[str]:
-    if is_trainer:
-        from dlrl_core.trainer import BaseTrainer
-
-        if not issubclass(found, BaseTrainer):
-            return [f"{owner} is '{ref}', which does not extend dlrl_core.BaseTrainer"]
-        missing = sorted(getattr(found, "__abstractmethods__", ()))
-        if missing:
-            return [f"{owner} is '{ref}', which does not define {', '.join(f'{name!r}' for name in missing)}"]
-        return []
+    from dlrl_core.trainer import BaseTrainer
     from dlrl_core.workload import BaseWorkload
 
-    return (
-        [] if issubclass(found, BaseWorkload) else [f"{owner} is '{ref}', which does not extend dlrl_core.BaseWorkload"]
-    )
+    base = BaseTrainer if is_trainer else BaseWorkload
+    if not issubclass(found, base):
+        return [f"{owner} is '{ref}', which does not extend dlrl_core.{base.__name__}"]
+    missing = ", ".join(f"{name!r}" for name in sorted(getattr(found, "__abstractmethods__", ())))
+    return [f"{owner} is '{ref}', which does not define {missing}"] if missing else []
 
 
 def source_problems(owner: str, ref: ClassRef) -> list[str]:

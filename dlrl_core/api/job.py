@@ -156,7 +156,7 @@ class RLJob:
 
         try:
             if plan is not None:
-                start_processes(launch, self.spec, plan, launch.reservation.seats)
+                start_processes(launch, self.spec, plan, launch.reservation.groups[0])
             _await_opened(launch.job, master)
         except BaseException:
             _call_off(master)

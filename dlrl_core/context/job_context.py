@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from dlrl_core.context.change import Change, Collected, JournalEvent
 from dlrl_core.context.commits import JobWriter
@@ -23,6 +23,7 @@ from dlrl_core.context.process_report import ProcessReport
 from dlrl_core.context.records import (
     JobRecord,
     ProgressRecord,
+    TrainerRecord,
     WorkloadRecord,
     in_order,
     job_documents,
@@ -36,8 +37,10 @@ from dlrl_core.context.redaction import redact
 from dlrl_core.context.store import Store, StoredJob, new_commit_id
 from dlrl_core.context.write_queue import OutageLimits, WriteQueue
 from dlrl_core.errors import ContextError, JobExistsError, JobNotFoundError, StoreError, StoreUnavailableError
+from dlrl_core.roles import TRAINER
 
 _NOT_SHOWN = {"record_schema"}
+_AS_RECORDED = {"name", "run_id", "state", "state_since", "submitted_at", "ended_at", "why", "waiting_for"}
 _REPORT_FIELDS = [field.name for field in dataclasses.fields(ProcessReport)]
 
 
@@ -79,16 +82,10 @@ def view_of(
     degraded: str | None,
 ) -> JobView:
     """The view of one moment. `why` and `detail` were redacted when they were written."""
-    return {
+    view = {
+        **dict.fromkeys(JobView.__annotations__),  # in their order
+        **record.model_dump(mode="json", include=_AS_RECORDED),
         "version": version,
-        "name": record.name,
-        "run_id": record.run_id,
-        "state": record.state.value,
-        "state_since": record.state_since,
-        "submitted_at": record.submitted_at,
-        "ended_at": record.ended_at,
-        "why": record.why,
-        "waiting_for": record.waiting_for,
         "degraded": redact(degraded),
         "store_url": redact(record.store_url),
         "address": redact(record.address),
@@ -100,6 +97,7 @@ def view_of(
         "spec": _opened(record.spec_json),
         "plan": None if record.plan_json is None else _opened(record.plan_json),
     }
+    return cast("JobView", view)
 
 
 def _progress_view(progress: ProgressRecord) -> dict[str, Any]:
@@ -204,6 +202,10 @@ class JobContext:
     def workloads(self) -> Mapping[str, WorkloadRecord]:
         """All workloads by name, as of the last commit; a later commit makes a new mapping."""
         return MappingProxyType(self._state.workloads)
+
+    def process(self, name: str) -> WorkloadRecord | TrainerRecord:
+        """The record of a workload, or of the trainer."""
+        return self.record.trainer if name == TRAINER else self._state.workloads[name]
 
     @property
     def version(self) -> int:

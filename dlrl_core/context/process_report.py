@@ -39,6 +39,8 @@ class ProcessReport:
     node_id: str
     address: str
     pid: int
+    started: int = 0
+    """When the process started, in the kernel's ticks since it booted: its number may be given out again later."""
     actor_id: str
     device_ids: tuple[str, ...] = ()
     offered_port: int | None = None

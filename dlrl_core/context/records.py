@@ -29,7 +29,7 @@ from dlrl_core.roles import RoleType
 from dlrl_core.spec.frozen import validation_problems
 from dlrl_core.spec.role_values import FailoverScope
 
-SCHEMA = 6
+SCHEMA = 7
 """Of the record format; raised with every new field, because a Master must not drop what it can't read."""
 _REMEMBERED = 200
 """Incidents that are kept in the record: budgets are counted from them."""
@@ -269,8 +269,9 @@ class WorkloadRecord(PersistedRecord):
     actor_id: str | None = None
     node_id: str | None = None
     pid: int | None = None
-    old_pid: int | None = None
-    """Of the process before it: the next one on the same node waits until that is gone."""
+    started: int = 0
+    old_process: tuple[int, int] | None = None
+    """Number and start of the process before it: the next one on the same node waits until that is gone."""
     device_ids: tuple[str, ...] = ()
     is_stateful: bool = False
     """Its class has save_state and load_state."""
@@ -288,8 +289,8 @@ _OWN_DOCUMENTS = {*_TEXTS.values(), *_MODELS, "incidents"}
 _HEADER = [field for field in JobRecord.model_fields if field not in _OWN_DOCUMENTS]
 _WORKLOAD = "workload/"
 _INCIDENT = "incident/"
-_GONE_SINCE_4 = {"job": ("epoch", "restarts", "last_error"), "workload": ("restarts",)}
-"""Fields of older records, which are counted from the incidents now."""
+_GONE = {"job": ("epoch", "restarts", "last_error"), "workload": ("restarts", "old_pid")}
+"""Fields of older records: what is counted from the incidents now, and a number without the start of its process."""
 
 
 def workload_key(name: str) -> str:
@@ -344,8 +345,7 @@ def read_job(job: str, documents: Mapping[str, str]) -> JobRecord:
 def read_workloads(job: str, documents: Mapping[str, str]) -> dict[str, WorkloadRecord]:
     """All workloads by name, by role and rank. Raises SchemaError, which names the document at fault."""
     keys = (key for key in documents if key.startswith(_WORKLOAD))
-    records = [_validated(WorkloadRecord, job, key, _plain(job, key, documents)) for key in keys]
-    return in_order(records)
+    return in_order(_validated(WorkloadRecord, job, key, _plain(job, key, documents)) for key in keys)
 
 
 def in_order(records: Iterable[WorkloadRecord]) -> dict[str, WorkloadRecord]:
@@ -372,7 +372,7 @@ def _plain(job: str, key: str, documents: Mapping[str, str]) -> dict[str, Any]:
 
 def _of_today(key: str, plain: dict[str, Any]) -> dict[str, Any]:
     """A document of an older schema as one of today's: what is written next has today's fields."""
-    gone = _GONE_SINCE_4.get(key.partition("/")[0], ())
+    gone = _GONE.get(key.partition("/")[0], ())
     kept = {name: value for name, value in plain.items() if name not in gone}
     if key == "job" and kept.get("ending"):
         kept["ending"] = {**kept["ending"], "result": None}  # pickled, up to schema 5

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dlrl_core.context.process_report import ProcessReport, WorkloadState
-from dlrl_core.context.records import FindingKind, WorkloadRecord
+from dlrl_core.context.records import FindingKind, TrainerRecord, TrainerState, WorkloadRecord
 from dlrl_core.context.trainer_outcome import TrainerOutcome
 from dlrl_core.errors import ErrorIdentity, RemoteCause
 from dlrl_core.roles import MASTER, TRAINER
@@ -31,9 +31,10 @@ class WorkloadGone:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadHangs:
-    """A detector judged that a workload's process lives and does not get on."""
+    """A detector judged that the process of a workload, or the trainer's, lives and does not get on."""
 
     name: str
+    """Of the workload, or 'trainer'."""
     reason: str
     actor_id: str
     """Of the process that was judged."""
@@ -94,7 +95,8 @@ def finding_of(seen: Observation, step: int | None) -> Finding:
             message = f"workload '{seen.name}' died{during}{at}: {seen.reason}"
             return Finding(kind=FindingKind.PROCESS_DIED, subject=seen.name, message=message, step=step)
         case WorkloadHangs():
-            message = f"workload '{seen.name}' hangs{at}: {seen.reason}"
+            who = "the trainer" if seen.name == TRAINER else f"workload '{seen.name}'"
+            message = f"{who} hangs{at}: {seen.reason}"
             return Finding(kind=FindingKind.HUNG, subject=seen.name, message=message, step=step)
         case TrainerGone():
             message = f"the trainer's process died{at}: {seen.reason}"
@@ -126,6 +128,7 @@ def _kind_of(outcome: TrainerOutcome) -> FindingKind:
 
 _SUSPECT = 0.5
 """The share of a role's `silence_limit` after which a silent process is looked at: the look takes time too."""
+_SILENT = "it sent no report for {:.0f} s"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,21 +140,27 @@ class JobLook:
     """From when on reports can be expected: this Master began, something was restarted, or it was stopped itself."""
     spec: JobSpec
     workloads: Mapping[str, WorkloadRecord]
+    trainer: TrainerRecord
     reports: Mapping[str, ProcessReport]
     """The last report of each workload that sent one."""
     heard: Mapping[str, float]
-    """When that report came."""
+    """When that report came; under 'trainer', when the trainer reported its progress."""
 
 
 def find_hangs(look: JobLook) -> Iterator[WorkloadHangs]:
     """Calls that run longer than the `hang_limit` of their role, and processes that send no reports.
 
-    Processes that are being started are not judged.
+    Processes that are being started are not judged. The trainer may be silent for as long as any role.
     """
     roles = {role.role: role for role in look.spec.roles}
     for record in look.workloads.values():
         if record.state is WorkloadState.READY and record.actor_id is not None:
             yield from _hang(record, record.actor_id, roles[record.role], look)
+    if look.trainer.state is TrainerState.RUNNING and look.trainer.actor_id is not None:
+        silent_s = look.now - max(look.since, look.heard.get(TRAINER, look.since))
+        if silent_s > max(role.silence_limit for role in look.spec.roles) * _SUSPECT:
+            reason = _SILENT.format(silent_s)
+            yield WorkloadHangs(name=TRAINER, reason=reason, actor_id=look.trainer.actor_id, is_silent=True)
 
 
 def _hang(record: WorkloadRecord, actor_id: str, role: RoleSpec, look: JobLook) -> Iterator[WorkloadHangs]:
@@ -170,5 +179,5 @@ def _hang(record: WorkloadRecord, actor_id: str, role: RoleSpec, look: JobLook) 
             return
     if is_silent:
         is_sure = limit_s is not None and silent_s > max(limit_s, role.silence_limit)
-        reason = f"it sent no report for {silent_s:.0f} s"
+        reason = _SILENT.format(silent_s)
         yield WorkloadHangs(name=record.name, reason=reason, actor_id=actor_id, is_silent=not is_sure)

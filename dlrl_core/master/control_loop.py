@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from ray.exceptions import RayError, RayTaskError
 
@@ -37,7 +38,7 @@ from dlrl_core.master.detection import Detection
 from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.master.plan_and_reservation import NodeMoves, PlanAndReservation
 from dlrl_core.master.trainer_process import TrainerProcess
-from dlrl_core.master.workload_processes import NodeLostError, ProcessDiedError, WorkloadProcesses, stacks_of
+from dlrl_core.master.workload_processes import NodeLostError, ProcessDiedError, WorkloadProcesses, answers, stacks_of
 from dlrl_core.roles import MASTER, TRAINER
 from dlrl_core.scheduler import workload_launcher
 from dlrl_core.spec import JobSpec
@@ -63,7 +64,7 @@ class ControlLoop:
         self._seen: asyncio.Queue[Observation] = asyncio.Queue()
         self._workloads = WorkloadProcesses(launch, self._spec, context, on_gone=self._seen.put_nowait)
         self.trainer = TrainerProcess(launch, self._spec, context, on_end=self._seen.put_nowait)
-        self.detection = Detection(self._spec, context, self._workloads, self._seen)
+        self.detection = Detection(self._spec, context, self._host_of, self._seen)
         self.chaos = ChaosNotes(context, is_allowed=self._spec.allow_chaos)
         self._detecting: asyncio.Task[None] | None = None
         self._ready_at = context.now()
@@ -96,9 +97,15 @@ class ControlLoop:
         """The ending, if restarts of the Master did not help; else raises the error, when it is in the record."""
         traceback.print_exception(error)
         ending = failed_by(error)
-        incident, recovery, decision = self.decided(MasterFailed(name=MASTER, reason=ending.why or ""))
-        ending = ending.model_copy(update={"why": incident.message})
-        self._write(incident, recovery, ending)
+        try:
+            incident, recovery, decision = self.decided(MasterFailed(name=MASTER, reason=ending.why or ""))
+            ending = ending.model_copy(update={"why": incident.message})
+            self._write(incident, recovery, ending)
+        except StoreConflictError:
+            raise
+        except Exception:  # noqa: BLE001 - what can't be counted would come again and again
+            traceback.print_exc()
+            return ending
         if incident.scope is FailoverScope.STOP:
             return ending
         await asyncio.sleep(decision.wait_s)
@@ -131,7 +138,9 @@ class ControlLoop:
         pending = self._pending()
         is_trainer_there = await self.trainer.is_adopted(trainer)
         with self._context.change() as change:
-            change.event("adopted", f"{self._workloads.size} workloads go on as they are", subject="master")
+            change.event(
+                "adopted", f"{len(self._workloads.roll().actors)} workloads go on as they are", subject="master"
+            )
         if is_trainer_there:
             self.trainer.watch()
         elif not self.trainer.is_due:
@@ -198,7 +207,7 @@ class ControlLoop:
         if isinstance(seen, WorkloadHangs):
             self.detection.hanging.discard(seen.actor_id)
         if isinstance(seen, WorkloadGone | WorkloadHangs):
-            return (self._context.workloads[seen.name].actor_id or "") == seen.actor_id
+            return (self._context.process(seen.name).actor_id or "") == seen.actor_id
         if isinstance(seen, TrainerGone | TrainerOutcome):
             return self._context.record.trainer.incarnation == seen.incarnation
         return True
@@ -220,16 +229,20 @@ class ControlLoop:
         )
 
     def _node_of_death(self, seen: Observation) -> str | None:
-        """The node on which a process died: each death counts once, as its own watch sees it, and errors don't."""
-        if not isinstance(seen, WorkloadGone | WorkloadHangs):
+        """The node on which a workload died: each death counts once, as its own watch sees it, and errors don't."""
+        if not isinstance(seen, WorkloadGone | WorkloadHangs) or seen.name == TRAINER:
             return None
         return self._context.workloads[seen.name].node_id
 
     async def _stacks_of(self, seen: Observation) -> str | None:
         """Of a process that hangs, before it is ended."""
-        if not isinstance(seen, WorkloadHangs) or (host := self._workloads.host_of(seen.name)) is None:
+        if not isinstance(seen, WorkloadHangs) or (host := self._host_of(seen.name)) is None:
             return None
         return (await stacks_of(host))[-_LONGEST_STACKS:]
+
+    def _host_of(self, name: str) -> Any | None:
+        """The process behind the name of a workload or the trainer; None if there is none."""
+        return self.trainer.host if name == TRAINER else self._workloads.host_of(name)
 
     def _write(self, incident: Incident, recovery: Recovery, ending: JobEnding) -> None:
         """The incident and the state of all that it restarts, or the ending, in one commit, before anything is done."""
@@ -251,7 +264,7 @@ class ControlLoop:
                     incarnation=old.incarnation + 1,
                     actor_id=None,
                     pid=None,
-                    old_pid=old.pid or old.old_pid,
+                    old_process=(old.pid, old.started) if old.pid else old.old_process,
                 )
             if recovery.with_trainer:
                 incarnation = record.trainer.incarnation + 1
@@ -334,7 +347,7 @@ class ControlLoop:
         """Wait until this process of a workload was replaced, or is confirmed alive; the current processes."""
         while True:
             await self._until_stable()
-            if self._context.workloads[name].actor_id != actor_id or await self._workloads.answers(name):
+            if self._context.workloads[name].actor_id != actor_id or await answers(self._workloads.host_of(name)):
                 return self._workloads.roll()
             await asyncio.sleep(0.02)  # the watch on the process is about to notice
 
@@ -343,10 +356,14 @@ class ControlLoop:
         await self._until_stable()
         return self._workloads.roll()
 
-    def escalate(self, name: str, method: str) -> None:
-        """A call was interrupted that must not be repeated: the trainer has to go back to its last commit."""
-        self.detection.is_paused = True
-        self._seen.put_nowait(CallLost(name=name, method=method))
+    def escalate(self, name: str, method: str, term: int | None) -> None:
+        """A call was interrupted that must not be repeated: the trainer has to go back to its last commit.
+
+        Nothing, if it was a call of a trainer that was replaced since.
+        """
+        if term == self._context.record.trainer.incarnation:
+            self.detection.is_paused = True
+            self._seen.put_nowait(CallLost(name=name, method=method))
 
     async def _until_stable(self) -> None:
         while self.detection.is_paused or not self._seen.empty():

@@ -1,20 +1,22 @@
-"""Detection: what detectors find in the reports of a job's workloads, and whether a silent process is frozen."""
+"""Detection: what detectors find in the reports of a job's processes, and whether a silent one is frozen."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 import time
 from asyncio import Queue
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from dlrl_core.context import JobContext, ProcessReport
 from dlrl_core.failover import WorkloadHangs
 from dlrl_core.failover.finding import JobLook
-from dlrl_core.master.workload_processes import WorkloadProcesses
+from dlrl_core.master.workload_processes import answers
 from dlrl_core.plugin import plugin_host
+from dlrl_core.roles import TRAINER
 from dlrl_core.scheduler.cluster_probe import why_frozen
 from dlrl_core.spec import JobSpec
 
@@ -26,10 +28,10 @@ _OWN_PAUSE_S = 5.0
 class Detection:
     """Keeps the last report of each workload, and has detectors look at them unless it `is_paused`."""
 
-    def __init__(self, spec: JobSpec, context: JobContext, workloads: WorkloadProcesses, seen: Queue[Any]) -> None:
+    def __init__(self, spec: JobSpec, context: JobContext, host_of: Callable[[str], Any], seen: Queue[Any]) -> None:
         self._spec = spec
         self._context = context
-        self._workloads = workloads
+        self._host_of = host_of
         self._seen = seen
         self._heard: dict[str, float] = {}
         self._since = time.monotonic()
@@ -42,7 +44,11 @@ class Detection:
     def hear(self, report: ProcessReport) -> None:
         """A workload has sent a report; its age is counted from now on, by the clock of this process."""
         self.reports[report.name] = report
-        self._heard[report.name] = time.monotonic()
+        self.note_life(report.name)
+
+    def note_life(self, name: str) -> None:
+        """A sign of life of a workload or the trainer; silence is counted from now on."""
+        self._heard[name] = time.monotonic()
 
     async def run(self) -> None:
         """Look at the job again and again; what a detector finds is an observation like any other."""
@@ -69,29 +75,41 @@ class Detection:
             since=self._since,
             spec=self._spec,
             workloads=self._context.workloads,
+            trainer=self._context.record.trainer,
             reports=self.reports,
             heard=self._heard,
         )
 
     async def _observe(self, hangs: Iterable[WorkloadHangs]) -> None:
-        """Report each process that hangs, once. Raises TypeError for what is no judgement on a workload."""
-        judged = []
+        """Report each process that hangs, once. Raises TypeError for what is no judgement on one of them."""
+        silent = []
         for found in hangs:
-            if not isinstance(found, WorkloadHangs) or found.name not in self._context.workloads:
-                raise TypeError(f"it must yield WorkloadHangs of workloads of the job, not {found!r}")
-            if found.actor_id not in self.hanging:
-                judged.append(self._judge(found))
-        await asyncio.gather(*judged)
-
-    async def _judge(self, found: WorkloadHangs) -> None:
-        """A silent process is alive if it answers or uses CPU: user code may keep its other threads from running."""
-        record = self._context.workloads[found.name]
-        if found.is_silent:
-            is_alive = record.pid is None or await self._workloads.answers(found.name)
-            reason = None if is_alive else await why_frozen(record.node_id or "", record.pid or 0)
+            if not isinstance(found, WorkloadHangs) or found.name not in (*self._context.workloads, TRAINER):
+                raise TypeError(f"it must yield WorkloadHangs of workloads of the job or its trainer, not {found!r}")
+            if found.actor_id not in self.hanging and found.is_silent:
+                silent.append(found)
+            elif found.actor_id not in self.hanging:
+                self._tell(found)
+        for found, reason in zip(silent, await self._why_frozen([one.name for one in silent]), strict=True):
             if reason is None:
-                self._heard[found.name] = time.monotonic()
-                return
-            found = replace(found, reason=f"{found.reason}, does not answer, and {reason}")
+                self.note_life(found.name)
+            else:
+                self._tell(replace(found, reason=f"{found.reason}, does not answer, and {reason}"))
+
+    def _tell(self, found: WorkloadHangs) -> None:
         self.hanging.add(found.actor_id)
         self._seen.put_nowait(found)
+
+    async def _why_frozen(self, names: Sequence[str]) -> list[str | None]:
+        """Why each of them is frozen; None for one that answers or uses CPU: user code may hold Python's lock.
+
+        Each node is asked once, for all of its processes.
+        """
+        records = [self._context.process(name) for name in names]
+        are_alive = await asyncio.gather(*(answers(self._host_of(name)) for name in names))
+        pids: dict[str, list[int]] = {}
+        for record, is_alive in zip(records, are_alive, strict=True):
+            if record.pid is not None and not is_alive:
+                pids.setdefault(record.node_id or "", []).append(record.pid)
+        reasons = dict(zip(pids, await asyncio.gather(*itertools.starmap(why_frozen, pids.items())), strict=True))
+        return [reasons.get(one.node_id or "", {}).get(one.pid or 0) for one in records]

@@ -20,7 +20,7 @@ import ray
 from dlrl_core.context.job_state import JobState
 from dlrl_core.errors import DlrlError
 from dlrl_core.master.launch import MasterLaunch
-from dlrl_core.roles import MASTER, namespace_of
+from dlrl_core.roles import MASTER, TRAINER, namespace_of
 
 if TYPE_CHECKING:
     from dlrl_core.context import JobContext, JobEnding, JobView, ProcessReport
@@ -244,22 +244,19 @@ class Master:
         """Wait until nothing is being restarted; returns the current processes. None if that takes longer."""
         return await self._bounded(lambda loop: loop.stable())
 
-    async def escalate(self, name: str, method: str) -> None:
+    async def escalate(self, name: str, method: str, term: int | None) -> None:
         """A call was interrupted that must not be repeated; `settled` returns when that is handled."""
         await self._loaded.wait()
-        self._loop.escalate(name, method)
+        self._loop.escalate(name, method, term)
 
     async def _bounded(
         self, ask: Callable[[ControlLoop], Coroutine[Any, Any, DirectorySnapshot]]
     ) -> DirectorySnapshot | None:
-        async def answer() -> DirectorySnapshot:
-            await self._loaded.wait()
-            return await ask(self._loop)
-
-        try:
-            return await asyncio.wait_for(answer(), _ANSWER_S)
-        except TimeoutError:
-            return None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ANSWER_S):
+                await self._loaded.wait()
+                return await ask(self._loop)
+        return None
 
     # ---- told by the trainer and the workloads
 
@@ -272,7 +269,10 @@ class Master:
         await self._check_is_present()
         if is_early or not self._loaded.is_set():
             return is_early or None
-        return not self._ended.is_set() and self._loop.trainer.record_progress(report)
+        is_current = not self._ended.is_set() and self._loop.trainer.record_progress(report)
+        if is_current:
+            self._loop.detection.note_life(TRAINER)
+        return is_current
 
     async def trainer_left(self, actor_id: str) -> None:
         """This process of the trainer was refused, and calls no workload any more."""

@@ -51,7 +51,7 @@ class PlanAndReservation:
         """The placement group of the workload's seat, and the number of its bundle there."""
         assert self._reservation is not None
         if self.plan.nodes[workload.node].move == 0:
-            return self._reservation.seats, workload.bundle
+            return self._reservation.groups[0], workload.bundle
         return self.moves[workload.node], self.plan.bundles_on(workload.node).index(workload.bundle)
 
     def load(self) -> None:
@@ -65,12 +65,9 @@ class PlanAndReservation:
             if node.move
         }
         given: Reservation | None = self._launch.reservation
-        if given is not None and given.number == record.plan_number:
-            self._reservation = given
-        else:
-            self._reservation = reservation.ask_for(
-                self._launch.job, self._launch.run_id, record.plan_number, self.plan
-            )
+        if given is None or given.number != record.plan_number:
+            given = reservation.ask_for(*self.run, self.plan)
+        self._reservation = given
 
     @property
     def run(self) -> tuple[str, str, int]:
@@ -103,22 +100,20 @@ class PlanAndReservation:
     async def _is_granted(self, deadline: float) -> bool:
         assert self._reservation is not None
         patience = min(_GRANT_S, max(_LOOK_AGAIN_S, deadline - time.monotonic()))
-        if await reservation.granted(self._reservation, patience):
+        if await reservation.are_granted(self._reservation.groups, patience):
             self.record_waiting(None)
             return True
         nodes = ", ".join(node.shown for node in self.plan.nodes[:8])
         self.record_waiting(f"what the plan needs on {nodes} is not granted{await asyncio.to_thread(self._holders)}")
-        reservation.release(self._reservation)
+        reservation.release(self._reservation.groups)
         await self._end_processes()
         return False
 
     async def _end_processes(self) -> None:
         """End processes that the driver asked for in what was not granted, so that their names are free again."""
-        job = self._launch.job
+        job, names = self._launch.job, list(workload_launcher.processes_of(self._launch.job))
         workload_launcher.kill_all(job)
-        deadline = time.monotonic() + _NAMES_FREE_S
-        while workload_launcher.processes_of(job) and time.monotonic() < deadline:
-            await asyncio.sleep(0.05)
+        await asyncio.to_thread(workload_launcher.wait_until_gone, job, names, _NAMES_FREE_S)
 
     def _write(self, plan: ExecutionPlan) -> None:
         """Write the plan before its reservation is asked for: a later Master finds the reservation by its number."""
@@ -207,7 +202,7 @@ class NodeMoves:
         if node.node_id not in living or node.move == 0:
             return node.node_id in living
         group = self._reserved.moves.get(index)
-        return group is not None and await reservation.is_granted(group, _GRANT_S)
+        return group is not None and await reservation.are_granted([group], _GRANT_S)
 
     def _failing(self) -> dict[str, int]:
         return failing_nodes(self._context.record.incidents, self._spec.restart_budget, self._context.now())
@@ -261,7 +256,7 @@ class NodeMoves:
         job, run_id, number = self._reserved.run
         await asyncio.to_thread(reservation.release_spare, job, run_id, new.node_id)
         self._reserved.moves[index] = reservation.ask_for_move(job, run_id, number, self._plan, index)
-        return await reservation.is_granted(self._reserved.moves[index], _GRANT_S)
+        return await reservation.are_granted([self._reserved.moves[index]], _GRANT_S)
 
     def _record_move(self, index: int, old: PlannedNode, why: str) -> None:
         with self._context.change() as change:
@@ -271,7 +266,7 @@ class NodeMoves:
     def _give_back(self, index: int) -> None:
         """What was asked for on a node that did not grant it, or is gone, must not keep it from anybody."""
         if (group := self._reserved.moves.pop(index, None)) is not None:
-            reservation.release_group(group)
+            reservation.release([group])
 
     def _substitute(self, index: int) -> NodeView | PlannedNode | None:
         """A living spare that can replace the node, else a free node with enough room and the labels its roles need."""

@@ -14,7 +14,7 @@ from dlrl_core.context import JobContext, JobState, TrainerState
 from dlrl_core.context.commits_report import CommitsReport
 from dlrl_core.context.process_report import ProcessReport
 from dlrl_core.context.trainer_outcome import TrainerOutcome
-from dlrl_core.errors import ClusterError, DlrlError, TrainerError
+from dlrl_core.errors import ClusterError, DlrlError, StoreError, TrainerError
 from dlrl_core.failover import TrainerGone
 from dlrl_core.master.launch import MasterLaunch
 from dlrl_core.master.process_launches import start_trainer
@@ -22,7 +22,7 @@ from dlrl_core.master.workload_processes import ProcessDiedError, WorkloadProces
 from dlrl_core.plan import ExecutionPlan
 from dlrl_core.roles import TRAINER
 from dlrl_core.scheduler.cluster_probe import is_known_to_have_ended
-from dlrl_core.scheduler.workload_launcher import find_actor, kill
+from dlrl_core.scheduler.workload_launcher import find_actor, kill, wait_until_gone
 from dlrl_core.spec import JobSpec
 from dlrl_core.trainer.progress import LEASE_S, ProgressReport
 from dlrl_core.workload.actors import GONE, death_reason
@@ -48,7 +48,8 @@ class TrainerProcess:
         self._spec = spec
         self._context = context
         self._on_end = on_end
-        self._trainer: Any = None
+        self.host: Any = None
+        """The process; None before the first one."""
         self._loading: Any = None
         self._heard = 0
         """The sequence number of the last report of this process."""
@@ -69,23 +70,22 @@ class TrainerProcess:
         """Start the process; it imports its class while the workloads start."""
         incarnation = self._context.record.trainer.incarnation
         self._heard = 0
-        self._trainer = start_trainer(self._launch, self._spec, plan, incarnation)
-        self._loading = self._trainer.load.remote()
-        return self._trainer
+        self.host = start_trainer(self._launch, self._spec, plan, incarnation)
+        self._loading = self.host.load.remote()
+        return self.host
 
     async def end(self) -> None:
         """Kill the process, if there is one, and wait until its name can be used again."""
         self.stop_watching()
-        deadline = time.monotonic() + _NAME_FREE_S
-        while (trainer := find_actor(self._launch.job, TRAINER)) is not None:
-            if trainer._actor_id.hex() == self._context.record.trainer.actor_id:
-                with contextlib.suppress(TimeoutError, RayTaskError, *GONE):
-                    await asyncio.wait_for(answer(trainer.end.remote(False)), _ASK_S)
-                    self.left.add(trainer._actor_id.hex())
-            kill(trainer)
-            if time.monotonic() > deadline:
-                raise TrainerError("the old process of the trainer does not go away")
-            await asyncio.sleep(0.02)
+        if (trainer := find_actor(self._launch.job, TRAINER)) is None:
+            return
+        if trainer._actor_id.hex() == self._context.record.trainer.actor_id:
+            with contextlib.suppress(TimeoutError, RayTaskError, *GONE):
+                await asyncio.wait_for(answer(trainer.end.remote(False)), _ASK_S)
+                self.left.add(trainer._actor_id.hex())
+        kill(trainer)
+        if await asyncio.to_thread(wait_until_gone, self._launch.job, [TRAINER], _NAME_FREE_S):
+            raise TrainerError("the old process of the trainer does not go away")
 
     async def until_alone(self) -> None:
         """Wait until the process that was let run last can act no more: it said so, has ended, or has no lease left."""
@@ -96,10 +96,13 @@ class TrainerProcess:
             await asyncio.sleep(0.2)
 
     async def is_adopted(self, trainer: Any) -> bool:
-        """Take over a trainer that an earlier Master let run; False if there is none, or it was never let run."""
+        """Take over a trainer that an earlier Master let run; False if there is none, or it was never let run.
+
+        One that is newer than the record, which that Master could not write any more, is written now.
+        """
         if trainer is None or self.is_due:
             return False
-        self._trainer = trainer
+        self.host = trainer
         try:
             replies = await replies_of(
                 {"trainer": trainer.facts.remote(), "trainer's state": trainer.is_running.remote()},
@@ -108,14 +111,18 @@ class TrainerProcess:
             )
         except (ClusterError, ProcessDiedError):
             return False
-        check_run(replies["trainer"], self._launch.run_id)
+        fact: ProcessReport = replies["trainer"]
+        check_run(fact, self._launch.run_id)
+        if fact.incarnation > self._context.record.trainer.incarnation:
+            with self._context.change() as change:
+                change.trainer(incarnation=fact.incarnation, node_id=fact.node_id, pid=fact.pid, actor_id=fact.actor_id)
         return bool(replies["trainer's state"])
 
     async def loaded(self, timeout_s: float) -> ProcessReport:
         """Wait until the trainer can run, and no other one can; raises TrainerError if its class can't be imported."""
         try:
             facts = await replies_of(
-                {"trainer": self._trainer.facts.remote(), "trainer's import": self._loading},
+                {"trainer": self.host.facts.remote(), "trainer's import": self._loading},
                 doing="start",
                 timeout_s=timeout_s,
             )
@@ -134,7 +141,7 @@ class TrainerProcess:
                 change.event("state", "the trainer runs", subject="job", state=str(JobState.RUNNING))
             change.trainer(state=TrainerState.RUNNING, node_id=facts.node_id, pid=facts.pid, actor_id=facts.actor_id)
         record = self._context.record
-        self._trainer.run.remote(
+        self.host.run.remote(
             workloads.master, workloads.handles(), workloads.tables, record.epoch, record.progress.commit_json
         )
         self.watch()
@@ -156,7 +163,7 @@ class TrainerProcess:
 
     async def _watched(self, incarnation: int) -> None:
         try:
-            outcome: TrainerOutcome = await self._trainer.outcome.remote()
+            outcome: TrainerOutcome = await self.host.outcome.remote()
             if outcome.progress is not None:
                 self.record_progress(outcome.progress)
             self._on_end(outcome)
@@ -180,7 +187,8 @@ class TrainerProcess:
         self.edges = tuple((source, target) for source, target, _ in report.edges)
         before = self._context.record.progress.commits
         is_news = report.commit is not None and report.commit != self._context.record.progress.commit_json
-        with self._context.change(is_awaited=is_news) as change:  # the rest comes again with the next report
+        # What can't be written comes again with the next report; a trainer is not refused for it.
+        with contextlib.suppress(StoreError), self._context.change(is_awaited=is_news) as change:
             change.progress(
                 step=report.step,
                 total_steps=report.total_steps,
@@ -197,10 +205,10 @@ class TrainerProcess:
 
     async def current_call(self, name: str) -> str | None:
         """The method that the trainer waits for on this workload's role; None if it waits for none, or is gone."""
-        if self._trainer is None:
+        if self.host is None:
             return None
         try:
-            call, report = await asyncio.wait_for(answer(self._trainer.look.remote()), _ASK_S)
+            call, report = await asyncio.wait_for(answer(self.host.look.remote()), _ASK_S)
         except (TimeoutError, RayTaskError, *GONE):
             return None
         self.record_progress(report)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
@@ -37,13 +36,12 @@ class ProcessDiedError(Exception):
         super().__init__(f"'{name}' died during '{doing}': {reason}")
 
 
-async def answers(host: Any) -> bool:
-    """Whether the process is alive."""
+async def answers(host: Any | None) -> bool:
+    """Whether there is a process, and it answers."""
     try:
-        await asyncio.wait_for(answer(host.ping.remote()), _PING_S)
+        return host is not None and bool(await asyncio.wait_for(answer(host.facts.remote()), _PING_S))
     except (TimeoutError, RayTaskError, *GONE):
         return False
-    return True
 
 
 async def stacks_of(host: Any) -> str:
@@ -126,10 +124,6 @@ class WorkloadProcesses:
         self._reserved: PlanAndReservation | None = None
 
     @property
-    def size(self) -> int:
-        return len(self._hosts)
-
-    @property
     def is_complete(self) -> bool:
         """Whether each workload of the plan has a process: one that died while there was no Master has none."""
         return all(one.name in self._hosts for one in self.plan.workloads)
@@ -209,6 +203,7 @@ class WorkloadProcesses:
             check_run(fact, self._launch.run_id)
         with self._context.change(is_awaited=False) as change:
             for name, fact in facts.items():
+                old = self._context.workloads[name]
                 change.workload(
                     name,
                     state=WorkloadState.STARTING,
@@ -216,7 +211,8 @@ class WorkloadProcesses:
                     node_id=fact.node_id,
                     pid=fact.pid,
                     device_ids=fact.device_ids,
-                    old_pid=old.old_pid if (old := self._context.workloads[name]).node_id == fact.node_id else None,
+                    started=fact.started,
+                    old_process=old.old_process if old.node_id == fact.node_id else None,
                 )
         self._facts.update(facts)
         for name in names:
@@ -251,7 +247,7 @@ class WorkloadProcesses:
                     first.address,
                     first.offered_port or 0,
                     devices[workload.role, workload.node],
-                    self._context.workloads[workload.name].old_pid,
+                    self._context.workloads[workload.name].old_process,
                 )
         made = await self._answers(refs, "construct", self._launch.limits.construct_s)
         with self._context.change(is_awaited=False) as change:
@@ -303,12 +299,8 @@ class WorkloadProcesses:
             await asyncio.wait(last_calls, timeout=_LAST_CALL_S)
         for actor in living.values():
             workload_launcher.kill(actor)
-        deadline = time.monotonic() + _NAME_FREE_S
-        while any(workload_launcher.find_actor(job, name) is not None for name in living):
-            if time.monotonic() > deadline:
-                left = next(name for name in living if workload_launcher.find_actor(job, name) is not None)
-                raise ProcessDiedError(left, "end", "its old process does not go away")
-            await asyncio.sleep(0.02)
+        for left in await asyncio.to_thread(workload_launcher.wait_until_gone, job, living, _NAME_FREE_S):
+            raise ProcessDiedError(left, "end", "its old process does not go away")
 
     # ---- watching
 
@@ -332,11 +324,6 @@ class WorkloadProcesses:
     def host_of(self, name: str) -> Any | None:
         """The process behind the name; None if there is none."""
         return self._hosts.get(name)
-
-    async def answers(self, name: str) -> bool:
-        """Whether the workload's process is alive."""
-        host = self.host_of(name)
-        return host is not None and await answers(host)
 
     def stop_watching(self) -> None:
         for watch in self._watches.values():

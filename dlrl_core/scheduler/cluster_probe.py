@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -125,29 +125,34 @@ def is_known_to_have_ended(actor_id: str) -> bool:
     return is_closed
 
 
-async def why_frozen(node_id: str, pid: int) -> str | None:
-    """Why a process of that node is frozen; None if it runs, is gone, or the node does not tell in time."""
+async def why_frozen(node_id: str, pids: Sequence[int]) -> dict[int, str]:
+    """Which processes of that node are frozen, and why; none if the node does not tell in time."""
     pinned = NodeAffinitySchedulingStrategy(node_id, soft=False)
-    look = ray.remote(num_cpus=0, max_retries=0)(_frozen_state).options(scheduling_strategy=pinned)
+    look = ray.remote(num_cpus=0, max_retries=0)(_frozen_states).options(scheduling_strategy=pinned)
     try:
-        return await asyncio.wait_for(look.remote(pid), 5 * _IDLE_S)
+        return await asyncio.wait_for(look.remote(pids), 5 * _IDLE_S)
     except (TimeoutError, ray.exceptions.RayError):
-        return None
+        return {}
 
 
-def _frozen_state(pid: int) -> str | None:
-    """Run on the node of the process. A thread that waits for Python's lock runs at times, as do those of Ray."""
+def _frozen_states(pids: Sequence[int]) -> dict[int, str]:
+    """Run on the node of the processes. A thread that waits for Python's lock runs at times, as do those of Ray."""
+    before = {pid: _run_state(pid) for pid in pids}
+    time.sleep(_IDLE_S)
+    after = {pid: _run_state(pid) for pid in pids}
+    idle = {pid: f"its process did not run for {_IDLE_S:g} s" for pid in pids if before[pid] == after[pid]}
+    stopped = {pid: "its process is stopped (SIGSTOP)" for pid, state in after.items() if state and state[0]}
+    return {pid: why for pid, why in (idle | stopped).items() if after[pid]}
+
+
+def _run_state(pid: int) -> tuple[bool, int] | None:
+    """Whether it is stopped, and the nanoseconds that its threads ran; None if it is gone, or they are not known."""
     import psutil
 
-    def ran_ns() -> int:
-        return sum(int(one.read_text().split()[0]) for one in Path(f"/proc/{pid}/task").glob("*/schedstat"))
-
     try:
-        before = ran_ns()  # 0 where the kernel does not tell
-        time.sleep(_IDLE_S)
-        if psutil.Process(pid).status() == psutil.STATUS_STOPPED:
-            return "its process is stopped (SIGSTOP)"
-        return f"its process did not run for {_IDLE_S:g} s" if before and ran_ns() == before else None
+        ran_ns = sum(int(one.read_text().split()[0]) for one in Path(f"/proc/{pid}/task").glob("*/schedstat"))
+        is_stopped = psutil.Process(pid).status() == psutil.STATUS_STOPPED
+        return (is_stopped, ran_ns) if is_stopped or ran_ns else None
     except (OSError, psutil.Error):  # it, or one of its threads, has ended meanwhile
         return None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -70,8 +70,8 @@ class Reservation:
     run_id: str
     number: int
     """Of the plan: a run whose resources were taken by another job plans again."""
-    seats: PlacementGroup
-    spares: tuple[PlacementGroup, ...]
+    groups: tuple[PlacementGroup, ...]
+    """That of the seats, then one for each spare node."""
 
 
 def ask_for(job: str, run_id: str, number: int, plan: ExecutionPlan, *, is_first: bool = False) -> Reservation:
@@ -88,7 +88,7 @@ def ask_for(job: str, run_id: str, number: int, plan: ExecutionPlan, *, is_first
         standing.get(group) or _made(group.name(job, run_id), bundles, nodes)
         for group, (bundles, nodes) in wanted.items()
     ]
-    return Reservation(job=job, run_id=run_id, number=number, seats=groups[0], spares=tuple(groups[1:]))
+    return Reservation(job=job, run_id=run_id, number=number, groups=tuple(groups))
 
 
 def ask_for_move(job: str, run_id: str, number: int, plan: ExecutionPlan, index: int) -> PlacementGroup:
@@ -118,30 +118,20 @@ def release_spare(job: str, run_id: str, node_id: str) -> None:
             remove_placement_group(_handle(row))
 
 
-async def is_granted(group: PlacementGroup, timeout_s: float) -> bool:
-    """Whether the cluster has granted this one within the time."""
-    return bool(await asyncio.to_thread(group.wait, timeout_s))
-
-
-async def granted(reservation: Reservation, timeout_s: float) -> bool:
-    """Whether the cluster has granted all of it within the time."""
+async def are_granted(groups: Iterable[PlacementGroup], timeout_s: float) -> bool:
+    """Whether the cluster has granted all of them within the time."""
     deadline = time.monotonic() + timeout_s
-    for group in (reservation.seats, *reservation.spares):
+    for group in groups:
         while not await asyncio.to_thread(group.wait, min(_POLL_S, max(0.0, deadline - time.monotonic()))):
             if time.monotonic() > deadline:
                 return False
     return True
 
 
-def release(reservation: Reservation) -> None:
-    """Give back what was asked for; a second time does nothing."""
-    for group in (reservation.seats, *reservation.spares):
+def release(groups: Iterable[PlacementGroup]) -> None:
+    """Give back these placement groups; a second time does nothing."""
+    for group in groups:
         remove_placement_group(group)
-
-
-def release_group(group: PlacementGroup) -> None:
-    """Give back one placement group."""
-    remove_placement_group(group)
 
 
 def release_all(job: str, run_id: str, *, but: int | None = None) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import ray
+
 from dlrl_core.errors import CommitLostError
 from dlrl_core.trainer.workload_directory import WorkloadDirectory, WorkloadHandle
 from dlrl_core.workload.state_keeper import Commit, HeldCommits, Neighbour
@@ -86,7 +88,8 @@ class CommitSearch:
         if not names or len(nodes) < 2:
             return []
         holders = list(nodes.values())
-        answers: list[dict[str, HeldCommits]] = self.directory.ask_all(holders, "keeper", "held_for", list(names))
+        asked = ray.put(list(names))  # of thousands of ranks, that is not sent to each node by this process
+        answers: list[dict[str, HeldCommits]] = self.directory.ask_all(holders, "keeper", "held_for", asked)
         return [
             (holder, name, held)
             for holder, answer in zip(holders, answers, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import pickle
 import threading
 import time
@@ -45,7 +46,7 @@ _PUSH_PERIOD_S = 0.2
 _PUSH_LEAST_S = 0.02
 _PUSH_AGAIN_S = 3.0
 _LEAVE_S = 300.0
-"""When a thread has met a death for which the trainer goes back, `fit` has to end within this time."""
+"""When a thread has met a death for which the trainer goes back, and all is replaced, `fit` has to end in this time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,7 +274,7 @@ class TrainerHost:
         """Report every change to the Master, at most five times a second. Its answers renew the lease."""
         seen, sent_at, answer, behind_since = -1, 0.0, None, 0.0
         while True:
-            behind_since = (behind_since or time.monotonic()) if directory.is_behind else 0.0
+            behind_since = (behind_since or time.monotonic()) if directory.must_leave else 0.0
             if behind_since and time.monotonic() - behind_since > _LEAVE_S and not self._ended.is_set():
                 # `fit` waits for something that can't be interrupted; the Master starts a trainer in a new process.
                 self._outcome = _failure(RestartFit(), self._progress.report().phase)
@@ -315,28 +316,19 @@ def _failure(error: BaseException, phase: str) -> TrainerOutcome:
     if isinstance(inner, WorkloadError):  # Ray's wrapper, from a `ray.get` in the user's code
         error = inner
     cause = RemoteCause.of(error)
+    failed = functools.partial(TrainerOutcome, is_success=False, cause=cause)
     if isinstance(error, CommitLostError):
-        return TrainerOutcome(is_success=False, why=str(error), cause=cause, is_commit_lost=True)
+        return failed(why=str(error), is_commit_lost=True)
     if isinstance(error, WorkloadDiedError):
         # No failed workload: the trainer has to start again, and the Master notices the death by itself.
-        return TrainerOutcome(is_success=False, why=error.summary, cause=cause, is_death=True)
+        return failed(why=error.summary, is_death=True)
     if isinstance(error, WorkloadError):
-        return TrainerOutcome(
-            is_success=False,
-            why=error.summary,
-            cause=cause,
-            failed_workload=f"{error.role}-{error.rank}",
-            error_identity=ErrorIdentity(type_name=cause.type_name, role=error.role, method=error.method or phase),
-        )
+        identity = ErrorIdentity(type_name=cause.type_name, role=error.role, method=error.method or phase)
+        return failed(why=error.summary, failed_workload=f"{error.role}-{error.rank}", error_identity=identity)
     if isinstance(error, (RestartFit, *LOST)):
-        why = f"a workload died while the trainer was in '{phase}'"
-        return TrainerOutcome(is_success=False, why=why, cause=cause, is_death=True)
+        return failed(why=f"a workload died while the trainer was in '{phase}'", is_death=True)
     text = str(error).strip().splitlines()
     what = f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
     role, method = (error.role, error.method) if isinstance(error, CallTimeoutError) else ("trainer", phase)
-    return TrainerOutcome(
-        is_success=False,
-        why=f"the trainer raised {what} in '{phase}'",
-        cause=cause,
-        error_identity=ErrorIdentity(type_name=cause.type_name, role=role, method=method),
-    )
+    identity = ErrorIdentity(type_name=cause.type_name, role=role, method=method)
+    return failed(why=f"the trainer raised {what} in '{phase}'", error_identity=identity)

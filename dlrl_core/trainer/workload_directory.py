@@ -11,6 +11,7 @@ that a role group knows when to look up its actors again, and a call whether any
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import threading
 import time
@@ -110,14 +111,11 @@ class WorkloadHandle:
         return HandleMethod(self.ray_actor.invoke, self._lease.signed(method))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.name, self.role, self.rank, self.ray_actor, self.part, self.node_id)
+        known = {name: value for name, value in vars(self).items() if name != "_lease"}  # which is the trainer's
+        return functools.partial(WorkloadHandle, **known), ()
 
     def __repr__(self) -> str:
         return f"WorkloadHandle('{self.name}')"
-
-
-def _rebuild(name: str, role: str, rank: int, ray_actor: Any, part: str | None, node_id: str) -> WorkloadHandle:
-    return WorkloadHandle(name=name, role=role, rank=rank, ray_actor=ray_actor, part=part, node_id=node_id)
 
 
 class HandleMethod:
@@ -154,10 +152,8 @@ def is_gone(ping: Any, timeout_s: float = _PING_S) -> bool:
     """Whether a call of `ping` fails because the process is gone."""
     try:
         ray.get(ping, timeout=timeout_s)
-    except GONE:
-        return True
-    except GetTimeoutError:
-        return False
+    except (GetTimeoutError, *GONE) as error:
+        return isinstance(error, GONE)
     return False
 
 
@@ -211,6 +207,14 @@ class WorkloadDirectory:
     def version(self) -> int:
         """How many processes were replaced so far."""
         return len(self.replaced)
+
+    @property
+    def must_leave(self) -> bool:
+        """Whether `fit` has to end, and no thread is replacing processes, for which the main loop may wait."""
+        if not self.is_behind or not self._lock.acquire(blocking=False):
+            return False
+        self._lock.release()
+        return True
 
     def named(self, name: str) -> WorkloadHandle:
         return next(workload for workload in self.workloads if workload.name == name)
@@ -315,7 +319,7 @@ class WorkloadDirectory:
         """Have the Master restart more, because a call was interrupted that must not be repeated. Raises RestartFit."""
         with self._lock:
             self.check()
-            ask_master(self.master.escalate, name, method)
+            ask_master(self.master.escalate, name, method, self.lease.term)
             self._apply(self._snapshot("settled"))
             self.is_behind = True
             raise RestartFit

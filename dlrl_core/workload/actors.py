@@ -47,14 +47,10 @@ class MasterHandle:
         return getattr(self.ray_actor, method)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._namespace, self._name)
+        return functools.partial(MasterHandle, namespace=self._namespace, name=self._name), ()
 
     def __repr__(self) -> str:
         return f"MasterHandle('{self._namespace}')"
-
-
-def _rebuild(namespace: str, name: str) -> MasterHandle:
-    return MasterHandle(namespace=namespace, name=name)
 
 
 class NoAnswerError(Exception):

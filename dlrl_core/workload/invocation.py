@@ -117,18 +117,8 @@ def trainer_invocation(
     - `replay`: a call that was interrupted by the death of its workload may be repeated on the restarted one.
     - `changes_state`: False for a method that only reads what a commit holds: it need not wait for a commit's copy.
     """
-    options = InvocationOptions.checked(
-        blocking=blocking,
-        is_async=is_async,
-        timeout=timeout,
-        target=target,
-        auto_shard=auto_shard,
-        pre_func=pre_func,
-        post_func=post_func,
-        replay=replay,
-        changes_state=changes_state,
-        **unknown,
-    )
+    given = locals()
+    options = InvocationOptions.checked(**given.pop("unknown"), **given)
 
     def mark(method: _Method) -> _Method:
         setattr(method, _ATTRIBUTE, options)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import socket
 import sys
 import threading
@@ -13,6 +12,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 from dlrl_core.context.process_report import ProcessReport, WorkloadState
@@ -103,6 +103,7 @@ def report_of_process(
         node_id=context.get_node_id(),
         address=ray.util.get_node_ip_address(),
         pid=os.getpid(),
+        started=started_at(os.getpid()),
         actor_id=context.get_actor_id() or "",
         device_ids=device_ids,
         offered_port=offered_port,
@@ -135,13 +136,6 @@ def check_run(report: ProcessReport, run_id: str) -> None:
             f"process '{report.name}' (pid {report.pid} at {report.address}) is left from an earlier run of this job; "
             "dlrl doctor tells how to end it"
         )
-
-
-def free_port() -> int:
-    """A port of this node that is free now."""
-    claim = PortClaim()
-    claim.leave()
-    return claim.port
 
 
 class PortClaim:
@@ -230,12 +224,20 @@ def call_at_end() -> None:
             traceback.print_exc()
 
 
-def end_predecessor(pid: int | None) -> None:
+def started_at(pid: int) -> int:
+    """When a process of this machine started, in the kernel's ticks since it booted; 0 if the kernel does not tell."""
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    return 0
+
+
+def end_predecessor(process: tuple[int, int] | None) -> None:
     """Wait until an earlier process under this raylet is gone, and its memory free. One that stays is killed."""
     import psutil
 
+    pid, started = process or (os.getpid(), 0)
     with contextlib.suppress(psutil.NoSuchProcess):
-        if pid in (None, os.getpid()) or (old := psutil.Process(pid)).ppid() != os.getppid():
+        if pid == os.getpid() or started_at(pid) != started or (old := psutil.Process(pid)).ppid() != os.getppid():
             return  # another process has its number
         if psutil.wait_procs([old], timeout=_GOES_S)[1]:
             old.kill()
@@ -254,20 +256,12 @@ def end_with_node() -> None:
         while os.getppid() == raylet:
             time.sleep(_LOOK_S)
 
-    _exit_after(wait)
+    exit_after(wait)
 
 
-def end_with_process(pid: int) -> None:
-    """End this process at once when that one is gone: for processes that a workload starts, such as an engine."""
-    try:
-        process = os.pidfd_open(pid)
-    except ProcessLookupError:
-        call_at_end()
-        os._exit(1)
-    _exit_after(lambda: select.select([process], [], []))  # readable when the process has ended
+def exit_after(wait: Callable[[], Any]) -> None:
+    """End this process when `wait` has returned, in a thread."""
 
-
-def _exit_after(wait: Callable[[], Any]) -> None:
     def watch() -> None:
         wait()
         call_at_end()

@@ -138,10 +138,10 @@ class WorkloadHost:
             self._load_error = error
 
     def construct(
-        self, master: Any, address: str, port: int, role_devices: tuple[str, ...], old_pid: int | None = None
+        self, master: Any, address: str, port: int, role_devices: tuple[str, ...], old: tuple[int, int] | None = None
     ) -> tuple[bytes | None, bool]:
         """Construct the user's class. Returns rank 0's method table, pickled, since only the trainer can load it (None
-        for other ranks), and whether the workload has state to commit. `old_pid` on this node is gone by then.
+        for other ranks), and whether the workload has state to commit. The `old` process on this node is gone by then.
 
         A restarted Master calls it again and gets the same answer from the same object.
         """
@@ -152,7 +152,7 @@ class WorkloadHost:
         self._identity = replace(self._identity, torch_master_addr=address, torch_master_port=port)
         set_identity(self._identity)
         try:
-            end_predecessor(old_pid)
+            end_predecessor(old)
             if self._load_error is not None:
                 raise self._load_error
             assert self._class is not None

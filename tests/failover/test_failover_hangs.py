@@ -48,10 +48,11 @@ def report(**fields) -> ProcessReport:
     return ProcessReport(**{**who, **where, "memory_bytes": 0, "sent_at": time.time(), **fields})
 
 
-def look_at(context, said: ProcessReport | None, *, heard: float = 0, since: float = 100, spec=SPEC) -> JobLook:
+def look_at(context, said: ProcessReport | None, *, heard=0.0, since=100.0, spec=SPEC, more=None) -> JobLook:
     """`heard` and `since` are seconds ago."""
     reports, times = ({said.name: said}, {said.name: NOW - heard}) if said else ({}, {})
-    return JobLook(now=NOW, since=NOW - since, spec=spec, workloads=context.workloads, reports=reports, heard=times)
+    known = {"spec": spec, "workloads": context.workloads, "trainer": context.record.trainer}
+    return JobLook(now=NOW, since=NOW - since, reports=reports, heard=times | (more or {}), **known)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,59 @@ def test_a_process_of_a_role_without_a_limit_that_is_silent_is_looked_at_however
     assert [one.is_silent for one in find_hangs(look)] == [True]
 
 
+@pytest.fixture
+def with_trainer(context):
+    with context.change() as change:
+        change.trainer(state="running", pid=9, actor_id="trains", node_id="a")
+    return context
+
+
+@pytest.mark.parametrize(("limits", "silent_s", "is_found"), [((), 14, False), ((), 16, True), ((60.0,), 29, False)])
+def test_a_trainer_may_be_silent_for_as_long_as_the_role_with_the_largest_limit(
+    with_trainer, limits, silent_s, is_found
+):
+    spec = small_job(role={"silence_limit": limits[0]} if limits else {})
+    look = look_at(with_trainer, report(), spec=spec, more={"trainer": NOW - silent_s})
+    hang = WorkloadHangs(
+        name="trainer", reason=f"it sent no report for {silent_s} s", actor_id="trains", is_silent=True
+    )
+    assert list(find_hangs(look)) == ([hang] if is_found else [])
+
+
+def test_a_trainer_that_is_being_started_is_not_judged(with_trainer):
+    with with_trainer.change() as change:
+        change.trainer(state="starting")
+    assert list(find_hangs(look_at(with_trainer, report(), more={"trainer": NOW - 90}))) == []
+
+
+def test_a_frozen_trainer_is_an_incident_that_restarts_it_alone(launch, with_trainer, monkeypatch):
+    async def why_frozen(node_id: str, pids: list[int]) -> dict[int, str]:
+        assert (node_id, pids) == ("a", [9])
+        return {9: "its process is stopped"}
+
+    monkeypatch.setattr(detection, "why_frozen", why_frozen)
+    monkeypatch.setattr(detection, "_LOOK_S", 0.01)
+    with with_trainer.change() as change:
+        change.progress(step=4, commit_json='{"step": 2}')
+
+    async def run() -> None:
+        loop = ControlLoop(launch, with_trainer)
+        loop.detection.hear(report())
+        loop._become_stable()
+        loop.detection._since = time.monotonic() - 60
+        [seen] = await observed(loop, 1)
+        assert loop._is_news(seen)
+        incident, recovery, _ = loop.decided(seen)
+        assert (incident.kind, incident.subject, incident.node_id) == (FindingKind.HUNG, "trainer", None)
+        assert (
+            incident.message
+            == "the trainer hangs at step 4: it sent no report for 60 s, does not answer, and its process is stopped"
+        )
+        assert recovery.with_trainer and not recovery.names
+
+    asyncio.run(run())
+
+
 async def observed(loop: ControlLoop, count: int) -> list:
     """The first observations that the detectors lead to."""
     task = asyncio.ensure_future(loop.detection.run())
@@ -145,7 +199,7 @@ def test_what_a_detector_of_others_must_not_return_is_named_and_ends_nothing(
     asyncio.run(run())
     reset_plugin_host()
     assert (
-        "detector 'hang' failed: TypeError: it must yield WorkloadHangs of workloads of the job"
+        "detector 'hang' failed: TypeError: it must yield WorkloadHangs of workloads of the job or its trainer"
         in capfd.readouterr().err
     )
 

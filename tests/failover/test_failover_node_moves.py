@@ -36,15 +36,16 @@ class ReservationsStandIn:
         self.asked.append(f"{node.node_id}#{node.move}")
         return self.asked[-1]
 
-    async def is_granted(self, group: str, timeout_s: float) -> bool:
+    async def are_granted(self, groups: list[str], timeout_s: float) -> bool:
+        [group] = groups
         node = group.partition("#")[0]
         if node not in self.grants:
             return False
         self.grants[node] -= 1
         return self.grants[node] <= 0
 
-    def release_group(self, group: str) -> None:
-        self.released.append(group)
+    def release(self, groups: list[str]) -> None:
+        self.released += groups
 
     def release_spare(self, job: str, run_id: str, node_id: str) -> None:
         return
@@ -73,7 +74,7 @@ def moves_of(tmp_path, monkeypatch):
         context = context_of(tmp_path, launch, incidents=[death_on_a(number) for number in range(1, deaths + 1)])
         placing = PlanAndReservation(launch, spec, context)
         placing._plan = ExecutionPlan.from_json(launch.plan_json or "")
-        for name in ("ask_for_move", "is_granted", "release_group", "release_spare"):
+        for name in ("ask_for_move", "are_granted", "release", "release_spare"):
             monkeypatch.setattr(plan_and_reservation.reservation, name, getattr(stand_in, name))
         monkeypatch.setattr(plan_and_reservation, "view_cluster", stand_in.view)
         monkeypatch.setattr(plan_and_reservation, "view_capacity", stand_in.view)

@@ -7,11 +7,12 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from master_parts import context_of, launch_of, nodes, plan_on, small_job
+from master_parts import Call, context_of, launch_of, nodes, plan_on, small_job
 
 from dlrl_core.context import ProcessReport, WorkloadState
 from dlrl_core.context.records import TrainerRecord
 from dlrl_core.master import trainer_process
+from dlrl_core.master.control_loop import ControlLoop
 from dlrl_core.master.master import Master
 from dlrl_core.master.trainer_process import TrainerProcess
 from dlrl_core.trainer.progress import ProgressReport
@@ -80,6 +81,51 @@ def test_a_trainer_that_was_replaced_is_refused_and_its_commit_never_counts(part
     assert parts[2].record.progress.commit_json is None
     assert process.record_progress(report(incarnation=2, commit='{"step": 4}')) is True
     assert parts[2].record.progress.commit_json == '{"step": 4}'
+
+
+def test_a_trainer_whose_progress_can_not_be_written_may_go_on(parts):
+    process = replaced(parts)
+    parts[2].close()  # every change is refused now
+    assert process.record_progress(report(incarnation=2, commit='{"step": 4}')) is True
+    assert process.record_progress(report(incarnation=1)) is False
+
+
+class TrainerStandIn:
+    """A trainer that runs, as a new Master finds it."""
+
+    def __init__(self, incarnation: int) -> None:
+        where = {"node_id": "b", "address": "1.1.1.1", "pid": 5, "memory_bytes": 0, "sent_at": time.time()}
+        who = {"name": "trainer", "run_id": "run", "incarnation": incarnation, "actor_id": "third"}
+        self._report = ProcessReport(**who, **where, state=WorkloadState.READY)
+        self.facts, self.is_running = Call(self._facts), Call(self._is_running)
+
+    async def _facts(self) -> ProcessReport:
+        return self._report
+
+    async def _is_running(self) -> bool:
+        return True
+
+
+def test_a_trainer_that_is_newer_than_the_record_is_adopted_and_heard(parts):
+    launch, spec, context = parts
+    process = TrainerProcess(launch, spec, context, on_end=lambda _: None)
+    assert asyncio.run(process.is_adopted(TrainerStandIn(2)))
+    trainer = context.record.trainer
+    assert (trainer.incarnation, trainer.actor_id, trainer.pid, trainer.node_id) == (2, "third", 5, "b")
+    assert process.record_progress(report(incarnation=2)) is True
+
+
+@pytest.mark.parametrize(("term", "is_heard"), [(1, True), (0, False), (None, False)])
+def test_only_the_trainer_of_the_record_can_have_more_restarted(parts, term, is_heard):
+    launch, _, context = parts
+
+    async def run() -> tuple[int, bool]:
+        loop = ControlLoop(launch, context)
+        loop._become_stable()
+        loop.escalate("actor-0", "charge", term)
+        return loop._seen.qsize(), loop.detection.is_paused
+
+    assert asyncio.run(run()) == (int(is_heard), is_heard)
 
 
 def test_a_refused_trainer_gets_no_more_time(parts, monkeypatch):

@@ -21,10 +21,12 @@ from dlrl_core.failover import TrainerGone, WorkloadHangs
 from dlrl_core.master import beginning_and_end, detection
 from dlrl_core.master.control_loop import ControlLoop
 from dlrl_core.master.workload_processes import ProcessDiedError, replies_of
+from dlrl_core.scheduler import cluster_probe
 from dlrl_core.spec.job_spec import RestartBudget
 from dlrl_core.spec.role_values import FailoverScope
 from dlrl_core.trainer.progress import CallLog, Progress
 from dlrl_core.workload.coroutines import Coroutines
+from dlrl_core.workload.process import started_at
 from dlrl_core.workload.workload_host import WorkloadLaunch
 from dlrl_sqlite.store import SqliteStore
 
@@ -59,6 +61,7 @@ def context(tmp_path, launch) -> JobContext:
                 f"actor-{rank}",
                 state=WorkloadState.READY,
                 pid=7 + rank,
+                started=70 + rank,
                 actor_id=f"id{rank}",
                 node_id="a",
                 incarnation=1,
@@ -198,6 +201,17 @@ def test_an_error_that_the_master_does_not_know_restarts_it_a_few_times_and_then
     assert context.record.ending == ending.kept()
 
 
+def test_an_error_that_can_not_be_counted_ends_the_job(launch, context, monkeypatch):
+    """Else the Master would be restarted for it again and again, without a limit."""
+
+    def no_incident(*_args: object, **_more: object) -> None:
+        raise RuntimeError("no incident can be made of it")
+
+    monkeypatch.setattr(ControlLoop, "decided", no_incident)
+    ending = asyncio.run(run_of(launch, context, KeyError("x")))
+    assert (ending.state, ending.why, ending.cause.type_name) == ("failed", "KeyError: 'x'", "KeyError")
+
+
 def test_an_error_that_the_master_knows_ends_the_job_at_once(launch, context):
     ending = asyncio.run(run_of(launch, context, ReservationError("no room")))
     assert (ending.state, ending.why) == ("failed", "no room")
@@ -230,11 +244,11 @@ def test_each_part_of_the_end_is_done_whatever_the_others_raise(launch, context,
 
 
 class HostStandIn:
-    """A process that answers pings after so many seconds."""
+    """A process that answers after so many seconds."""
 
     def __init__(self, after_s: float, *, report: ProcessReport | None = None) -> None:
         self.after_s = after_s
-        self.ping = self.facts = Call(lambda: self._answer(report))
+        self.facts = Call(lambda: self._answer(report or report_of("actor-0")))
         self.method_table = Call(lambda: self._answer(b"table"))
 
     async def _answer(self, value: object) -> object:
@@ -258,9 +272,9 @@ def report_of(name: str, **fields) -> ProcessReport:
     ],
 )
 def test_a_silent_process_that_answers_or_runs_is_left_alone(launch, context, monkeypatch, after_s, frozen, reasons):
-    async def why_frozen(node_id: str, pid: int) -> str | None:
-        assert (node_id, pid) == ("a", 7)
-        return frozen
+    async def why_frozen(node_id: str, pids: list[int]) -> dict[int, str]:
+        assert (node_id, pids) == ("a", [7])
+        return {7: frozen} if frozen else {}
 
     monkeypatch.setattr(detection, "why_frozen", why_frozen)
     monkeypatch.setattr("dlrl_core.master.workload_processes._PING_S", 0.05)
@@ -274,6 +288,41 @@ def test_a_silent_process_that_answers_or_runs_is_left_alone(launch, context, mo
         return [loop._seen.get_nowait().reason for _ in range(loop._seen.qsize())]
 
     assert asyncio.run(run()) == reasons
+
+
+def test_a_node_is_asked_once_for_all_of_its_silent_processes(launch, context, monkeypatch):
+    asked: list[tuple[str, list[int]]] = []
+
+    async def why_frozen(node_id: str, pids: list[int]) -> dict[int, str]:
+        asked.append((node_id, pids))
+        return {8: "it is stopped"}
+
+    monkeypatch.setattr(detection, "why_frozen", why_frozen)
+
+    async def run() -> list[str]:
+        loop = ControlLoop(launch, context)
+        hangs = [
+            WorkloadHangs(name=f"actor-{at}", reason="no report", actor_id=f"id{at}", is_silent=True) for at in (0, 1)
+        ]
+        await loop.detection._observe(hangs)
+        return [loop._seen.get_nowait().name for _ in range(loop._seen.qsize())]
+
+    assert asyncio.run(run()) == ["actor-1"]
+    assert asked == [("a", [7, 8])]
+
+
+def test_of_processes_of_a_node_those_that_are_stopped_are_told(monkeypatch):
+    monkeypatch.setattr(cluster_probe, "_IDLE_S", 0.1)
+    waits = "import time\nwhile True: time.sleep(0.01)"
+    stopped, runs = (subprocess.Popen([sys.executable, "-c", waits]) for _ in range(2))
+    try:
+        psutil.Process(stopped.pid).suspend()
+        found = cluster_probe._frozen_states([stopped.pid, runs.pid, 2**22 + 1])
+        assert found == {stopped.pid: "its process is stopped (SIGSTOP)"}
+    finally:
+        for one in (stopped, runs):
+            one.kill()
+            one.wait()
 
 
 def test_after_a_pause_of_the_master_itself_no_process_counts_as_silent(launch, context, monkeypatch):
@@ -357,9 +406,10 @@ def test_of_many_calls_the_one_of_a_dead_process_is_named_at_once():
 # ---- an old process
 
 
-def waiting_for(pid: int) -> subprocess.Popen[bytes]:
+def waiting_for(pid: int, *, started: int | None = None) -> subprocess.Popen[bytes]:
     """A process beside that one, with the same parent, which waits as a restarted workload does."""
-    code = f"from dlrl_core.workload import process; process._GOES_S = 0.5; process.end_predecessor({pid})"
+    old = (pid, started_at(pid) if started is None else started)
+    code = f"from dlrl_core.workload import process; process._GOES_S = 0.5; process.end_predecessor({old})"
     return subprocess.Popen([sys.executable, "-c", code])
 
 
@@ -387,6 +437,16 @@ def test_a_process_of_somebody_else_under_the_old_number_is_left_alone():
         parent.communicate(b"\n")
 
 
+def test_another_process_of_the_same_parent_under_the_old_number_is_left_alone():
+    other = subprocess.Popen(["sleep", "1000"])
+    try:
+        assert waiting_for(other.pid, started=started_at(other.pid) - 1).wait(20) == 0
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
 def test_the_pid_of_the_old_process_is_in_the_record_until_the_next_one_is_up(launch, committed):
     async def run() -> None:
         loop = ControlLoop(launch, committed)
@@ -397,7 +457,7 @@ def test_the_pid_of_the_old_process_is_in_the_record_until_the_next_one_is_up(la
 
     asyncio.run(run())
     record = committed.workloads["actor-0"]
-    assert (record.pid, record.old_pid, record.incarnation) == (None, 7, 3)
+    assert (record.pid, record.old_process, record.incarnation) == (None, (7, 70), 3)
 
 
 # ---- clocks

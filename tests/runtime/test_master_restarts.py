@@ -142,7 +142,7 @@ def store_is_away(handle: JobHandle, home: Path, folder: Path) -> None:
 
 def error_in_the_master(handle: JobHandle, home: Path, folder: Path) -> None:
     """It is told of a call to a workload that does not exist."""
-    find_actor("waits", MASTER).escalate.remote("ghost-0", "add")
+    find_actor("waits", MASTER).escalate.remote("ghost-0", "add", 0)
     wait_until(lambda: context_of("waits").record.master_incarnation == 4, "another Master has the job", 60)
     wait_until(lambda: handle.status().view["incidents"][-1]["ready_at"], "it has adopted all processes", 60)
 

@@ -33,6 +33,7 @@ JOBS: dict[str, dict[str, Any]] = {
     "unseen": {"method": "raise_at_two", "trainer": "DropsReferences", "total": 1},
     "changed": {"method": "echo", "trainer": "ChangesBatches", "cls": "Counter", "scope": "workload"},
     "waits": {"method": "die_once", "trainer": "WaitsForAThread", "total": 1},
+    "freezes": {"method": "add", "trainer": "FreezesOnce", "total": 1, "silence_limit": 3.0},
 }
 """Those that nobody has to disturb."""
 AT_ONCE = 4
@@ -160,6 +161,14 @@ def test_a_replay_sends_the_batch_as_it_was(ended):
 def test_a_main_loop_that_waits_for_a_thread_which_has_met_a_death_begins_again_in_a_new_process(ended):
     assert ended["waits"].value == [4]
     assert ended["waits"].log == ["init", "fit", "init", "fit"]
+
+
+def test_a_trainer_whose_process_is_frozen_is_known_by_its_silence_and_replaced(ended):
+    freezes = ended["freezes"]
+    assert freezes.value == [4] and freezes.log == ["init", "fit", "init", "fit"]
+    [hung] = freezes.context.record.incidents
+    assert (hung.kind, hung.subject, hung.restarts) == ("hung", "trainer", ("trainer",))
+    assert re.search("the trainer hangs at step 3: .*, does not answer, and its process is stopped", hung.message)
 
 
 def test_a_constructor_that_raises_on_a_restart_is_tried_again(ended):

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 from ray.exceptions import ObjectLostError, RaySystemError
-from ray_stand_in import JobStandIn, Ref, use_stand_in
+from ray_stand_in import JobStandIn, RayStandIn, Ref, use_stand_in
 
 from dlrl_core.errors import CallTimeoutError, WorkloadCallError, WorkloadDiedError
-from dlrl_core.trainer import user_code
+from dlrl_core.trainer import role_call, user_code
 from dlrl_core.trainer.role_call import check_unawaited
 from dlrl_core.trainer.trainer_host import TrainerHost
 from dlrl_core.trainer.workload_directory import RestartFit, WorkloadDirectory
@@ -388,6 +388,45 @@ def test_a_lost_part_that_nobody_awaited_is_done_again():
 
 
 # ---- threads
+
+
+class RayOfManyStandIn(RayStandIn):
+    """As Ray, it returns no more results at once than it was asked for."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def wait(self, refs, num_returns=1, timeout=None, fetch_local=True):
+        self.looks += 1
+        return refs[:num_returns], refs[num_returns:]
+
+
+def test_the_parts_of_a_long_call_are_not_looked_at_one_by_one(monkeypatch):
+    job = JobStandIn("actor")
+    call = job.groups["actor"].work.options(blocking=False)()
+    call.refs = [Ref(rank) for rank in range(1000)]
+    monkeypatch.setattr(role_call, "ray", many := RayOfManyStandIn())
+    call._await_outcome()
+    assert many.looks == 1
+
+
+def test_a_main_loop_that_waits_for_the_replay_of_another_thread_is_not_late():
+    job = JobStandIn("actor")
+    directory, reached, may_go_on = job.directory, threading.Event(), threading.Event()
+    directory.on_restart = lambda _: (reached.set(), may_go_on.wait(20))
+    process = job.processes["actor-0"]
+    job.kill("actor-0")
+    thread = threading.Thread(target=directory.replace, args=("actor-0", process))
+    thread.start()
+    assert reached.wait(20)
+    directory.is_behind = True
+    assert not directory.must_leave
+    directory.is_behind = False
+    may_go_on.set()
+    thread.join(20)
+    assert not directory.must_leave
+    directory.is_behind = True
+    assert directory.must_leave
 
 
 def test_a_call_reaches_all_ranks_before_another_thread_calls_the_role():

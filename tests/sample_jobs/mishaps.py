@@ -130,6 +130,20 @@ class ChangesBatches(Steps):
         return call.get()
 
 
+class FreezesOnce(Steps):
+    """Its process is stopped at the third step, and nothing lets it go on."""
+
+    def fit(self):
+        with Path(self.config.log).open("a") as log:
+            log.write("fit\n")
+        for step in self.steps(4):
+            counts = self.RG_ACTOR.add(step)
+            if step == 2 and is_first_time(self.config.mark):
+                os.kill(os.getpid(), signal.SIGSTOP)
+            self.commit(step)
+        return counts
+
+
 class WaitsForAThread(Steps):
     """A thread makes the calls; the main loop waits for what it puts into a queue."""
 

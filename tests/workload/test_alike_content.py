@@ -17,6 +17,7 @@ from checks import wait_until
 from rank_processes import ALIKE, ALIKE_BYTES, OWN_BYTES, RankProcess
 from state_samples import commit
 
+from dlrl_state import alike_content
 from dlrl_state.alike_content import AlikeContent
 from dlrl_state.transfer import connected
 
@@ -330,3 +331,45 @@ def test_a_pull_that_fails_or_is_late_leaves_the_commit_of_the_ranks_alone(tmp_p
     assert told == (["the connection was lost"] if ends == "fails" else [{"a", "b"}])
     [linked] = (tmp_path / "part").iterdir()
     assert linked.read_bytes() == b"".join(word * size for (_, size), word in SPANS.items())
+
+
+def test_a_rank_that_waits_for_others_reads_their_state_only_when_it_was_written(tmp_path, monkeypatch):
+    began, go_on, reads, looks = threading.Event(), threading.Event(), [], threading.Semaphore(0)
+    read = alike_content._read_state
+    written = AlikeContent._written
+
+    def slow(wanted: Sequence[tuple[tuple[int, int], memoryview]]) -> list[str]:
+        began.set()
+        assert go_on.wait(30)
+        return write_spans(wanted)
+
+    def copy() -> None:
+        copying = content_at(tmp_path, "actor-1")
+        with copying.joined():
+            copying.copy(slow)
+
+    def looked(content: AlikeContent) -> tuple[int, int]:
+        looks.release()
+        return written(content)
+
+    thread = threading.Thread(target=copy)
+    thread.start()
+    assert began.wait(30)
+    waiting = content_at(tmp_path, "actor-0")
+    with waiting.joined():
+        waiting.copy(write_spans)
+        monkeypatch.setattr(alike_content, "_read_state", lambda folder: reads.append(folder) or read(folder))
+        monkeypatch.setattr(AlikeContent, "_written", looked)
+
+        def let_go() -> None:
+            for _ in range(5):
+                assert looks.acquire(timeout=30)
+            assert len(reads) == 1
+            go_on.set()
+
+        watcher = threading.Thread(target=let_go)
+        watcher.start()
+        assert set(waiting.digests()) == set(SPANS)
+        watcher.join(30)
+    thread.join(30)
+    assert go_on.is_set()

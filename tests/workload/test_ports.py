@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from dlrl_core.workload.process import PortClaim, free_port
+from dlrl_core.workload.process import PortClaim
 
 CLAIM_ALIKE = "import os; os.urandom = lambda n: bytes(n); from dlrl_core.workload.process import PortClaim; "
 
@@ -16,6 +16,12 @@ CLAIM_ALIKE = "import os; os.urandom = lambda n: bytes(n); from dlrl_core.worklo
 @pytest.fixture(autouse=True)
 def everybody_begins_with_the_same_port(monkeypatch):
     monkeypatch.setattr("os.urandom", bytes)
+
+
+def free_port() -> int:
+    claim = PortClaim()
+    claim.leave()
+    return claim.port
 
 
 def test_a_claimed_port_is_offered_to_nobody_else():

@@ -24,10 +24,12 @@ def check(_: DoctorRequest) -> Iterator[Verdict]:
 
 
 def _ports() -> Verdict:
-    from dlrl_core.workload.process import free_port
+    from dlrl_core.workload.process import PortClaim
 
     try:
-        return ok("ports", f"{free_port()} is free, of 20000 to {_LAST_PORT}, from which workloads get theirs")
+        claim = PortClaim()
+        claim.leave()
+        return ok("ports", f"{claim.port} is free, of 20000 to {_LAST_PORT}, from which workloads get theirs")
     except OSError as error:
         return problem("ports", str(error), "end what listens there; see: ss -ltnp")
 

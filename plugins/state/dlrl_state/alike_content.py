@@ -182,13 +182,17 @@ class AlikeContent:
 
         A stripe whose process gave up or died is left to `on_open`. Without one, raises OSError that names it.
         """
-        while (claims := self._read().claims) and not all(one is not None and one.is_done for one in claims):
+        read, claims = self._written(), self._read().claims
+        while claims and not all(one is not None and one.is_done for one in claims):
             for one in claims:
                 if one is None or one.is_open:
                     if on_open is None:
                         raise OSError(_why_open(one))
                     on_open()
-            time.sleep(_LOOK_S)
+            if (now := self._written()) == read:
+                time.sleep(_LOOK_S)
+            else:
+                read, claims = now, self._read().claims
         return {
             span: (digest, one.workload)
             for spans, one in zip(self._stripes, filter(None, claims), strict=True)
@@ -287,6 +291,11 @@ class AlikeContent:
 
     def _read(self) -> _State:
         return _read_state(self._folder)
+
+    def _written(self) -> tuple[int, int]:
+        """Differs after each write; costs less than to read it."""
+        status = (self._folder / _STATE).stat()
+        return status.st_ino, status.st_mtime_ns
 
     def _write(self, state: _State) -> None:
         new = self._folder / f"{_STATE}-new"

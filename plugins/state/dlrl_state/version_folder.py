@@ -20,6 +20,7 @@ from typing import IO
 
 import xxhash
 
+from dlrl_core.workload.process import started_at
 from dlrl_core.workload.state_keeper import Commit
 
 _MANIFEST = "dlrl_commit.json"
@@ -129,19 +130,11 @@ def folder_name(commit: Commit) -> str:
 
 def this_process() -> tuple[int, int]:
     """Process id and start: together they name one process of this machine, whatever its clock does."""
-    return os.getpid(), _started(os.getpid())
+    return os.getpid(), started_at(os.getpid())
 
 
 def is_alive(process: tuple[int, int]) -> bool:
-    try:
-        return _started(process[0]) == process[1]
-    except OSError:
-        return False
-
-
-def _started(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[19])
+    return started_at(process[0]) == process[1] > 0
 
 
 def digest_of(path: Path, start: int, size: int) -> str:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import os
 import select
-import threading
 import time
 from importlib import import_module
 
-from dlrl_core.workload.process import call_at_end, end_with_process
+from dlrl_core.workload.process import call_at_end, exit_after
 from dlrl_vllm.owned_files import share_with_engine, use_files_of_owner
 
 _OWNER = "DLRL_ENGINE_OWNER"
@@ -43,8 +42,17 @@ def attach() -> None:
         return
     _attached.append(os.getpid())
     use_files_of_owner()
-    end_with_process(int(owner))
+    _end_with(int(owner))
     import_module(os.environ[_PREPARE]).prepare()
+
+
+def _end_with(owner: int) -> None:
+    try:
+        process = os.pidfd_open(owner)
+    except ProcessLookupError:
+        call_at_end()
+        os._exit(1)
+    exit_after(lambda: select.select([process], [], []))  # readable when the process has ended
 
 
 def end_with_engine() -> None:
@@ -53,14 +61,12 @@ def end_with_engine() -> None:
 
     engine = [os.pidfd_open(one.pid) for one in psutil.Process().children(recursive=True) if _is_engine(one)]
 
-    def watch() -> None:
+    def wait() -> None:
         select.select(engine, [], [])  # readable when one has ended
         time.sleep(_END_S)
-        call_at_end()
-        os._exit(1)
 
     if engine:
-        threading.Thread(target=watch, name="dlrl-engine", daemon=True).start()
+        exit_after(wait)
 
 
 def _is_engine(process: object) -> bool:
