@@ -25,11 +25,11 @@ actor_rollout_ref.rollout.max_model_len=96 actor_rollout_ref.rollout.max_num_seq
 actor_rollout_ref.rollout.max_num_batched_tokens=512 actor_rollout_ref.rollout.load_format=auto
 actor_rollout_ref.rollout.agent.num_workers=1 reward.num_workers=1
 trainer.logger=[tensorboard] trainer.nnodes=1
-trainer.val_before_train=False trainer.test_freq=-1 trainer.save_freq=-1 trainer.total_epochs=12
+trainer.val_before_train=False trainer.test_freq=-1 trainer.save_freq=-1 trainer.total_epochs=24
 """
 TINY = """
 algorithm.adv_estimator=gae algorithm.use_kl_in_reward=True
-trainer.n_gpus_per_node=2 trainer.total_training_steps=24
+trainer.n_gpus_per_node=2 trainer.total_training_steps=44
 actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2
 data.train_batch_size=32 data.max_response_length=32 actor_rollout_ref.actor.ppo_mini_batch_size=32
 actor_rollout_ref.ref.megatron.tensor_model_parallel_size=2 critic.megatron.tensor_model_parallel_size=2
