@@ -6,7 +6,8 @@ Both sides run the same overrides with models of examples/verl_ppo on Megatron, 
 turns of seconds. Times are those of verl's own tensorboard log, without those of the other's turns. Under dlrl steps
 are also committed, as often as the default budget allows. The tiny model is trained with PPO and tensor parallel 2.
 With 75 million weights it is GRPO with a reference and without a critic, on one rank and with one vLLM server: two
-jobs are alive at once, and have to fit into the memory of a small machine. They take 16 GB.
+jobs are alive at once, and have to fit into the memory of a small machine. They take up to 17 GB; with two
+ranks and two servers it was 20 GB, without a reference.
 """
 
 from __future__ import annotations
