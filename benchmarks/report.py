@@ -21,6 +21,8 @@ class Comparison:
     """Compare the medians of both sides: for long samples, whose neighbours do not share their noise."""
     is_time: bool = True
     """Else the samples are multiples of something, not seconds."""
+    note: str = ""
+    """What a reader of the ratio has to know, in a few words."""
 
     @property
     def ratio(self) -> float:
@@ -41,7 +43,7 @@ def report(comparisons: Sequence[Comparison], *, ours: str, theirs: str) -> None
     for one in comparisons:
         show = _time if one.is_time else "{:.3f} x".format
         medians = [show(statistics.median(side)) for side in (one.ours_s, one.theirs_s)]
-        ending = "" if one.is_met else "  missed"
+        ending = "".join(f"  {said}" for said in ("" if one.is_met else "missed", one.note) if said)
         print(f"{one.name:{width}}  {medians[0]:>12}  {medians[1]:>12}  {one.ratio:6.3f}  {one.bar:5.2f}{ending}")
     print(json.dumps({one.name: round(one.ratio, 4) for one in comparisons}))
     sys.exit(0 if all(one.is_met for one in comparisons) else 1)

@@ -7,14 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.overhead import OWN_BUDGET
-from dlrl_core import RLJobBuilder
-
-
-def main(argv: list[str]) -> None:
-    builder = RLJobBuilder().framework("verl").config(argv)
-    builder.commits(budget=OWN_BUDGET).build().submit("benchmark")
-
+from benchmarks.committing import run_committing
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_committing("verl", sys.argv[1:])

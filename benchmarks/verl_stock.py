@@ -13,6 +13,7 @@ import ctypes
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -22,6 +23,7 @@ from dlrl_verl import cpu
 _GPUS = 8
 _ASK_S = 20.0
 _PR_SET_CHILD_SUBREAPER = 36
+_SHARED = ("/dev/shm/psm_", "/dev/shm/sem.mp-")
 
 
 def main(argv: list[str]) -> None:
@@ -63,9 +65,10 @@ def _own_ray() -> dict[str, Any]:
 
 
 def _end_ray() -> None:
-    """With all that it started. Engines of vLLM are asked to end: killed, they leave shared memory behind."""
+    """With all that it started. Engines of vLLM are asked to end; what they leave of shared memory is removed."""
     import ray
 
+    shared = _shared_memory()
     ray.shutdown()
     kill_at = time.monotonic() + _ASK_S
     while left := psutil.Process().children(recursive=True):
@@ -73,6 +76,17 @@ def _end_ray() -> None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.terminate() if time.monotonic() < kill_at else process.kill()
         psutil.wait_procs(left, timeout=1.0)
+    for path in shared:
+        path.unlink(missing_ok=True)
+
+
+def _shared_memory() -> set[Path]:
+    """Segments and semaphores of Python's multiprocessing that the processes of this run have mapped."""
+    found = set[Path]()
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            found |= {Path(one.path) for one in process.memory_maps() if one.path.startswith(_SHARED)}
+    return found
 
 
 def _adopt_orphans() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import shutil
 import threading
 import time
@@ -80,6 +82,23 @@ def test_a_change_later_than_the_copy_waits_for_nothing(committed):
     committed.wait()
     assert time.perf_counter() - began < 0.01
     assert committed.outcome("id1").waited_s == 0
+
+
+def test_the_kernels_time_for_new_memory_is_not_counted_as_the_interpreters(committed, monkeypatch):
+    fallocate = os.posix_fallocate
+
+    def as_slow_as_for_gigabytes(*told):
+        fallocate(*told)
+        began = resource.getrusage(resource.RUSAGE_THREAD).ru_stime
+        while resource.getrusage(resource.RUSAGE_THREAD).ru_stime - began < 0.3:
+            os.urandom(2**22)
+
+    monkeypatch.setattr(os, "posix_fallocate", as_slow_as_for_gigabytes)
+    committed.begin(commit(1), [], Arrays(1))
+    outcome = committed.outcome("id1")
+    assert outcome.error is None
+    assert outcome.cpu_s > 0.25
+    assert outcome.interpreter_s < 0.15
 
 
 def test_a_buffer_that_can_not_be_copied_is_an_outcome_and_no_version(committed):

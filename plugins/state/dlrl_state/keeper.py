@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+import resource
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -233,7 +234,7 @@ class _Copy:
         threading.Thread(target=self._run, args=(write,), name="dlrl-commit", daemon=True).start()
 
     def _run(self, write: Callable[[], float]) -> None:
-        began = time.thread_time()
+        began = resource.getrusage(resource.RUSAGE_THREAD)
         try:
             self.cpu_s = write()
         except OSError as error:
@@ -241,7 +242,9 @@ class _Copy:
         except Exception as error:  # noqa: BLE001 - a buffer of an adapter; the trainer gets it with the outcome
             self.error = f"commit {self.commit.version} could not be copied: {type(error).__name__}: {error}"
         finally:
-            self.interpreter_s = time.thread_time() - began
+            took = resource.getrusage(resource.RUSAGE_THREAD)
+            self.interpreter_s = took.ru_utime - began.ru_utime
+            self.cpu_s += took.ru_stime - began.ru_stime  # to get memory from the kernel takes no interpreter
             self.end()
         self._settle()
 
