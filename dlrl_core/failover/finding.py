@@ -126,8 +126,8 @@ def _kind_of(outcome: TrainerOutcome) -> FindingKind:
     return FindingKind.PROCESS_DIED if outcome.is_death else FindingKind.USER_ERROR
 
 
-_SUSPECT = 0.5
-"""The share of a role's `silence_limit` after which a silent process is looked at: the look takes time too."""
+_LOOK_S = 3.0
+"""What a look at a silent process takes at most, of the `silence_limit` of its role; not more than half of that."""
 _SILENT = "it sent no report for {:.0f} s"
 
 
@@ -158,9 +158,13 @@ def find_hangs(look: JobLook) -> Iterator[WorkloadHangs]:
             yield from _hang(record, record.actor_id, roles[record.role], look)
     if look.trainer.state is TrainerState.RUNNING and look.trainer.actor_id is not None:
         silent_s = look.now - max(look.since, look.heard.get(TRAINER, look.since))
-        if silent_s > max(role.silence_limit for role in look.spec.roles) * _SUSPECT:
+        if silent_s > max(map(_suspect_s, look.spec.roles)):
             reason = _SILENT.format(silent_s)
             yield WorkloadHangs(name=TRAINER, reason=reason, actor_id=look.trainer.actor_id, is_silent=True)
+
+
+def _suspect_s(role: RoleSpec) -> float:
+    return max(role.silence_limit - _LOOK_S, role.silence_limit / 2)
 
 
 def _hang(record: WorkloadRecord, actor_id: str, role: RoleSpec, look: JobLook) -> Iterator[WorkloadHangs]:
@@ -170,7 +174,7 @@ def _hang(record: WorkloadRecord, actor_id: str, role: RoleSpec, look: JobLook) 
     else:
         report = None
     silent_s, limit_s = look.now - heard_at, role.hang_limit
-    is_silent = silent_s > role.silence_limit * _SUSPECT
+    is_silent = silent_s > _suspect_s(role)
     if report and report.call is not None and limit_s is not None:
         seconds = (report.call_s or 0.0) + (silent_s if is_silent else 0.0)  # it may have ended since the report
         if seconds > limit_s:

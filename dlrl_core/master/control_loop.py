@@ -138,9 +138,8 @@ class ControlLoop:
         pending = self._pending()
         is_trainer_there = await self.trainer.is_adopted(trainer)
         with self._context.change() as change:
-            change.event(
-                "adopted", f"{len(self._workloads.roll().actors)} workloads go on as they are", subject="master"
-            )
+            adopted = len(self._workloads.roll().actors)
+            change.event("adopted", f"{adopted} workloads go on as they are", subject="master")
         if is_trainer_there:
             self.trainer.watch()
         elif not self.trainer.is_due:
@@ -235,8 +234,8 @@ class ControlLoop:
         return self._context.workloads[seen.name].node_id
 
     async def _stacks_of(self, seen: Observation) -> str | None:
-        """Of a process that hangs, before it is ended."""
-        if not isinstance(seen, WorkloadHangs) or (host := self._host_of(seen.name)) is None:
+        """Of a process that hangs, before it is ended; a silent one would not answer."""
+        if not isinstance(seen, WorkloadHangs) or seen.is_silent or (host := self._host_of(seen.name)) is None:
             return None
         return (await stacks_of(host))[-_LONGEST_STACKS:]
 

@@ -106,10 +106,12 @@ class Detection:
         Each node is asked once, for all of its processes.
         """
         records = [self._context.process(name) for name in names]
-        are_alive = await asyncio.gather(*(answers(self._host_of(name)) for name in names))
         pids: dict[str, list[int]] = {}
-        for record, is_alive in zip(records, are_alive, strict=True):
-            if record.pid is not None and not is_alive:
-                pids.setdefault(record.node_id or "", []).append(record.pid)
-        reasons = dict(zip(pids, await asyncio.gather(*itertools.starmap(why_frozen, pids.items())), strict=True))
-        return [reasons.get(one.node_id or "", {}).get(one.pid or 0) for one in records]
+        for one in records:
+            if one.pid is not None:
+                pids.setdefault(one.node_id or "", []).append(one.pid)
+        looks = asyncio.gather(*itertools.starmap(why_frozen, pids.items()))
+        are_alive = await asyncio.gather(*(answers(self._host_of(name)) for name in names))
+        frozen = dict(zip(pids, await looks, strict=True))
+        reasons = [frozen.get(one.node_id or "", {}).get(one.pid or 0) for one in records]
+        return [None if is_alive else reason for is_alive, reason in zip(are_alive, reasons, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
@@ -24,7 +25,8 @@ from dlrl_core.trainer.workload_directory import DirectorySnapshot, WorkloadHand
 from dlrl_core.workload.actors import GONE, MasterHandle, death_reason
 from dlrl_core.workload.process import check_run
 
-_PING_S = 5.0
+_PING_S = 2.0
+_STACKS_S = 5.0
 
 
 class ProcessDiedError(Exception):
@@ -47,10 +49,9 @@ async def answers(host: Any | None) -> bool:
 async def stacks_of(host: Any) -> str:
     """The stacks of the process's threads; why there are none if there are none."""
     try:
-        stacks: str = await asyncio.wait_for(answer(host.stacks.remote()), _PING_S)
+        return str(await asyncio.wait_for(answer(host.stacks.remote()), _STACKS_S))
     except (TimeoutError, RayTaskError, *GONE) as error:
         return f"it does not answer: {type(error).__name__}"
-    return stacks
 
 
 async def replies_of(refs: Mapping[str, Any], *, doing: str, timeout_s: float) -> dict[str, Any]:
@@ -89,10 +90,8 @@ async def answer(ref: Any) -> Any:
 
 async def quiet(ref: Awaitable[Any]) -> None:
     """Wait for a reply; a process that is gone sends none, and that is no error here."""
-    try:
+    with contextlib.suppress(RayTaskError, *GONE):
         await ref
-    except (RayTaskError, *GONE):
-        return
 
 
 _NAME_FREE_S = 30.0

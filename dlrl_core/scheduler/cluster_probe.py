@@ -138,7 +138,7 @@ async def why_frozen(node_id: str, pids: Sequence[int]) -> dict[int, str]:
 def _frozen_states(pids: Sequence[int]) -> dict[int, str]:
     """Run on the node of the processes. A thread that waits for Python's lock runs at times, as do those of Ray."""
     before = {pid: _run_state(pid) for pid in pids}
-    time.sleep(_IDLE_S)
+    time.sleep(0 if all(state and state[0] for state in before.values()) else _IDLE_S)
     after = {pid: _run_state(pid) for pid in pids}
     idle = {pid: f"its process did not run for {_IDLE_S:g} s" for pid in pids if before[pid] == after[pid]}
     stopped = {pid: "its process is stopped (SIGSTOP)" for pid, state in after.items() if state and state[0]}

@@ -90,11 +90,8 @@ class CommitSearch:
         holders = list(nodes.values())
         asked = ray.put(list(names))  # of thousands of ranks, that is not sent to each node by this process
         answers: list[dict[str, HeldCommits]] = self.directory.ask_all(holders, "keeper", "held_for", asked)
-        return [
-            (holder, name, held)
-            for holder, answer in zip(holders, answers, strict=True)
-            for name, held in answer.items()
-        ]
+        told = zip(holders, answers, strict=True)
+        return [(holder, name, held) for holder, answer in told for name, held in answer.items()]
 
     def _fetch(self, last: Commit, found: _Found) -> list[str]:
         """Have the ranks that hold no version of the commit copy one from another node; returns what went wrong."""

@@ -239,7 +239,8 @@ def end_predecessor(process: tuple[int, int] | None) -> None:
     with contextlib.suppress(psutil.NoSuchProcess):
         if pid == os.getpid() or started_at(pid) != started or (old := psutil.Process(pid)).ppid() != os.getppid():
             return  # another process has its number
-        if psutil.wait_procs([old], timeout=_GOES_S)[1]:
+        is_stopped = old.status() == psutil.STATUS_STOPPED  # it can't end by itself
+        if psutil.wait_procs([old], timeout=0 if is_stopped else _GOES_S)[1]:
             old.kill()
         if psutil.wait_procs([old], timeout=_KILLED_S)[1]:
             raise ClusterError(f"its old process, pid {pid}, has not ended {_KILLED_S:g} s after it was killed")

@@ -37,6 +37,8 @@ _STRIPES = 8
 _SMALLEST = 2**20
 _AT_ONCE = 64 * 2**20
 _LOOK_S = 0.01
+_READ_S = 0.5
+"""After this time it is read again in any case: two writes within a tick of the clock can look like one."""
 _LOCK_S = 30.0
 _RELEASE_S = 5.0
 """How long other ranks may take to begin the same commit, and so to give up the version before the last."""
@@ -182,17 +184,17 @@ class AlikeContent:
 
         A stripe whose process gave up or died is left to `on_open`. Without one, raises OSError that names it.
         """
-        read, claims = self._written(), self._read().claims
+        read, claims, again_at = self._written(), self._read().claims, time.monotonic() + _READ_S
         while claims and not all(one is not None and one.is_done for one in claims):
             for one in claims:
                 if one is None or one.is_open:
                     if on_open is None:
                         raise OSError(_why_open(one))
                     on_open()
-            if (now := self._written()) == read:
+            if (now := self._written()) == read and time.monotonic() < again_at:
                 time.sleep(_LOOK_S)
             else:
-                read, claims = now, self._read().claims
+                read, claims, again_at = now, self._read().claims, time.monotonic() + _READ_S
         return {
             span: (digest, one.workload)
             for spans, one in zip(self._stripes, filter(None, claims), strict=True)
@@ -293,7 +295,7 @@ class AlikeContent:
         return _read_state(self._folder)
 
     def _written(self) -> tuple[int, int]:
-        """Differs after each write; costs less than to read it."""
+        """Differs after each write, if it is not the second within a tick; costs less than to read it."""
         status = (self._folder / _STATE).stat()
         return status.st_ino, status.st_mtime_ns
 
