@@ -168,7 +168,7 @@ def test_a_trainer_whose_process_is_frozen_is_known_by_its_silence_and_replaced(
     assert freezes.value == [4] and freezes.log == ["init", "fit", "init", "fit"]
     [hung] = freezes.context.record.incidents
     assert (hung.kind, hung.subject, hung.restarts) == ("hung", "trainer", ("trainer",))
-    assert re.search("the trainer hangs at step 3: .*, does not answer, and its process is stopped", hung.message)
+    assert re.search("the trainer hangs at step .: .*, does not answer, and its process is stopped", hung.message)
 
 
 def test_a_constructor_that_raises_on_a_restart_is_tried_again(ended):
