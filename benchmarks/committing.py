@@ -18,7 +18,7 @@ _TOLD = "BENCHMARK_COMMITS"
 
 @dataclass(frozen=True, kw_only=True)
 class CommitsSeen:
-    """The commits of a job, from its status each second."""
+    """The commits of a job, from its status, asked for as often as `dlrl run` does."""
 
     steps: list[int]
     """Those that were committed, counted from 1."""
