@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from checks import assert_nothing_left, disconnect, wait_until
 from soak import exactness, node_deaths
-from soak.node_deaths import NodesWithOwnMemory, nodes_with_own_memory
+from soak.own_memory import NodesWithOwnMemory, nodes_with_own_memory
 
 from dlrl_chaos.chaos import Chaos
 from dlrl_core.context import JobContext, default_store_url, open_store
