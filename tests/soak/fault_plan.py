@@ -168,9 +168,16 @@ def _planned(chance: random.Random, weights: dict[tuple[Kind, Target], int], mom
         target=target,
         moment=moment,
         after_s=chance.random() * _WITHIN_S[moment],
-        seconds=chance.uniform(0.2, 1.5 if target is T.RAYLET else 2.5),
+        seconds=_seconds(chance, kind, target),
         choice=chance.random(),
     )
+
+
+def _seconds(chance: random.Random, kind: Kind, target: Target) -> float:
+    """A node is given up after seconds; a trainer's lease is over after 20."""
+    if kind is K.FREEZE and target in (T.TRAINER, T.MASTER) and chance.random() < 0.08:
+        return chance.uniform(21.0, 24.0)
+    return chance.uniform(0.2, {T.RAYLET: 1.5, T.MEMORY: 5.0}.get(target, 2.5))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,6 +49,9 @@ class Ground:
         """For files of the jobs."""
         self._locks = {target: threading.Lock() for target in Target}
 
+    def check(self, groups: Sequence[Sequence[Planned]]) -> None:
+        """Raise NotPossibleError if this machine can't have one of these faults."""
+
     @contextmanager
     def alone(self, group: Sequence[Planned]) -> Iterator[None]:
         """What is not of one job alone is hit by one group at a time."""
@@ -103,9 +106,12 @@ class TwoNodes(Ground):
         super().__init__(folder)
         self._disks = disks
 
-    def disk(self, target: Target) -> SmallDisk:
-        if not self._disks[target].is_mounted:
+    def check(self, groups: Sequence[Sequence[Planned]]) -> None:
+        disks = [self._disks[one.target] for group in groups for one in group if one.target in self._disks]
+        if not all(disk.is_mounted for disk in disks):
             raise NotPossibleError("this user may not mount a file system")
+
+    def disk(self, target: Target) -> SmallDisk:
         return self._disks[target]
 
 

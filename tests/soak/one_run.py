@@ -41,14 +41,17 @@ class Run:
 def run_seed(seed: int, ground: Ground) -> Run:
     """Submit the job, strike it with all groups of the seed's faults, and let it end.
 
-    Raises AssertionError if a fault did not strike, or training did not go on after it.
+    Raises AssertionError if a fault did not strike, or training did not go on after it; NotPossibleError, before
+    anything is begun, if this machine can't have one of the faults.
     """
+    groups = plan_of(seed)
+    ground.check(groups)
     began, name = time.monotonic(), f"soak-{seed}"
     enough = ground.folder / f"enough-{seed}"
     job = ground.job(name, is_small=is_small(seed), steps=exactness.ENDLESS, pause_s=_PAUSE_S, enough=str(enough))
     watched = ground.submit(job, name, random.Random(seed).random())
     struck: list[Struck] = []
-    for group in plan_of(seed):
+    for group in groups:
         with ground.alone(group):
             ground.before_group()
             struck += _strike(group, watched, ground)

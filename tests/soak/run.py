@@ -44,7 +44,7 @@ class Row:
     master_restarts: int = 0
     seconds: int = 0
     ending: str
-    """EXACT, or what was wrong; BROKEN and the error of a run that did not come to its end, or missed a fault."""
+    """EXACT, or what was wrong or not possible; BROKEN and the error of a run that did not come to its end, or missed a fault."""
 
     @property
     def is_exact(self) -> bool:
@@ -176,11 +176,14 @@ def _row(seed: int, setting: Setting, ground: Ground) -> Row:
     """What was wrong with the run is in the row, an exception included."""
     from checks import assert_nothing_left
 
+    from soak.grounds import NotPossibleError
     from soak.one_run import check, run_seed
 
     try:
         done = run_seed(seed, ground)
         assert_nothing_left()
+    except NotPossibleError as error:
+        return Row(seed=seed, setting=setting, ending=f"not possible here: {error}")
     except Exception as error:
         text = " ".join(str(error).split())[:300]
         return Row(seed=seed, setting=setting, ending=f"{BROKEN}: {type(error).__name__}: {text}")

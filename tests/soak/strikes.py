@@ -160,8 +160,11 @@ class LoseNode(Strike):
 
     def begin(self) -> None:
         hosts = self.ground.nodes_of(self.job)
-        node = chosen(self.planned.choice, sorted(hosts))
-        self.node, self.name = node, f"{node[:8]} with {' and '.join(sorted(hosts[node]))}"
+        ways = sorted((what, node) for node, here in hosts.items() for what in here)
+        whats = sorted({what for what, _ in ways})  # so that the trainer and the Master are hit as often as workloads
+        what = chosen(self.planned.choice, whats)
+        self.node = node = chosen(self.planned.choice * len(whats) % 1.0, [node for one, node in ways if one == what])
+        self.name = f"{node[:8]} with {' and '.join(sorted(hosts[node]))}"
         self.process = self.ground.raylets()[node]
         if self.planned.kind is Kind.KILL:
             self.ground.kill_node(node)
