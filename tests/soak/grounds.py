@@ -10,7 +10,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,26 @@ class NotPossibleError(Exception):
     """This machine can't have the fault."""
 
 
+class _Turns:
+    """Many of one kind at a time, and none of the other."""
+
+    def __init__(self) -> None:
+        self._counts = {"faults": 0, "peace": 0}
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def of(self, kind: str) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: not any(count for one, count in self._counts.items() if one != kind))
+            self._counts[kind] += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._counts[kind] -= 1
+                self._changed.notify_all()
+
+
 class Ground:
     """Where jobs run and what can be hit; what a setting does not have raises AssertionError."""
 
@@ -48,18 +68,25 @@ class Ground:
         self.folder = folder
         """For files of the jobs."""
         self._locks = {target: threading.Lock() for target in Target}
+        self._turns = _Turns()
 
     def check(self, groups: Sequence[Sequence[Planned]]) -> None:
         """Raise NotPossibleError if this machine can't have one of these faults."""
 
     @contextmanager
     def alone(self, group: Sequence[Planned]) -> Iterator[None]:
-        """What is not of one job alone is hit by one group at a time."""
+        """What is not of one job alone is hit by one group at a time, and while no job is `in_peace`."""
         shared = {_shared(one.target) for one in group if one.target not in PROCESSES}
         with ExitStack() as held:
             for target in sorted(shared):
                 held.enter_context(self._locks[target])
+            if shared:
+                held.enter_context(self._turns.of("faults"))
             yield
+
+    def in_peace(self) -> AbstractContextManager[None]:
+        """Nothing that jobs share is hit: a job starts, which a cluster that never worked would end; or it ends."""
+        return self._turns.of("peace")
 
     def job(self, name: str, *, is_small: bool, **config: Any) -> RLJob:
         return exactness.job(is_small=is_small, silence_s=exactness.SHORT_SILENCE_S, **config)

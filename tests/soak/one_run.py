@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,14 +50,20 @@ def run_seed(seed: int, ground: Ground) -> Run:
     began, name = time.monotonic(), f"soak-{seed}"
     enough = ground.folder / f"enough-{seed}"
     job = ground.job(name, is_small=is_small(seed), steps=exactness.ENDLESS, pause_s=_PAUSE_S, enough=str(enough))
-    watched = ground.submit(job, name, random.Random(seed).random())
     struck: list[Struck] = []
+    with ground.in_peace():
+        watched = ground.submit(job, name, random.Random(seed).random())
+        if groups[0][0].moment is Moment.START:
+            struck += _strike(groups.pop(0), watched, ground)
+        wait_until(lambda: watched.mark().committed >= 2, "steps are committed", LIMIT_S)
     for group in groups:
         with ground.alone(group):
             ground.before_group()
             struck += _strike(group, watched, ground)
-    enough.touch()
-    result = watched.handle.wait(timeout=LIMIT_S)
+    with ground.in_peace():  # no fault for another job may keep the last steps from being committed
+        watched.until_training_goes_on(watched.mark())
+        enough.touch()
+        result = watched.handle.wait(timeout=LIMIT_S)
     view = result.status.view
     with open_store(default_store_url()) as store:
         record = JobContext.load(store, name)
@@ -75,10 +82,14 @@ def run_seed(seed: int, ground: Ground) -> Run:
     )
 
 
+def runs_of(seeds: Iterable[int], ground: Ground) -> dict[int, Future[Run]]:
+    """All runs, ended: two at a time."""
+    with ThreadPoolExecutor(2) as pool:
+        return {seed: pool.submit(run_seed, seed, ground) for seed in seeds}
+
+
 def _strike(group: Sequence[Planned], job: WatchedJob, ground: Ground) -> list[Struck]:
     """All faults of one group, taken back in the end; training goes on after them."""
-    if group[0].moment is not Moment.START:
-        wait_until(lambda: job.mark().committed >= 2, "steps are committed", LIMIT_S)
     before = job.mark()
     strikes: list[Strike] = []
     with contextlib.ExitStack() as undo:
@@ -105,6 +116,12 @@ def _until_recovery(first: Strike, job: WatchedJob) -> None:
         first.end()
     elif target is not Target.MASTER:  # Ray starts that one again at once
         wait_until(lambda: job.is_recovering_since(first.before), "the fault is noticed", LIMIT_S, pause_s=0.02)
+
+
+def has_struck_as_planned(run: Run) -> bool:
+    """Whether each fault that the seed chooses has struck."""
+    planned = [(*one.name, one.moment) for group in plan_of(run.seed) for one in group]
+    return [(one.kind, one.target, one.moment) for one in run.struck] == planned
 
 
 def check(run: Run) -> list[str]:
