@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from checks import wait_until
+from checks import assert_nothing_left, wait_until
 
 from dlrl_core.context import JobContext, default_store_url, open_store
 from soak import exactness
 from soak.fault_plan import Moment, Planned, Struck, Target, is_small, plan_of
-from soak.grounds import Ground
+from soak.grounds import Ground, NotPossibleError
 from soak.strikes import Strike, strike_of
 from soak.watched_job import LIMIT_S, WatchedJob
 
@@ -82,10 +82,22 @@ def run_seed(seed: int, ground: Ground) -> Run:
     )
 
 
-def runs_of(seeds: Iterable[int], ground: Ground) -> dict[int, Future[Run]]:
-    """All runs, ended: two at a time."""
+def runs_of(seeds: Sequence[int], ground: Ground) -> dict[int, Run | NotPossibleError]:
+    """How all runs went, two at a time, or why one can't be here. Nothing is left of them.
+
+    Raises the error of one that did not come to its end.
+    """
+
+    def run(seed: int) -> Run | NotPossibleError:
+        try:
+            return run_seed(seed, ground)
+        except NotPossibleError as error:
+            return error
+
     with ThreadPoolExecutor(2) as pool:
-        return {seed: pool.submit(run_seed, seed, ground) for seed in seeds}
+        found = dict(zip(seeds, pool.map(run, seeds), strict=True))
+    assert_nothing_left()
+    return found
 
 
 def _strike(group: Sequence[Planned], job: WatchedJob, ground: Ground) -> list[Struck]:
