@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -180,8 +181,14 @@ class OwnMemory(Ground):
             return super().submit(job, name, choice)
         node = chosen(2 * choice - 1, sorted(self._nodes.living()))
         there = NodeAffinitySchedulingStrategy(node, soft=False)
-        submit = ray.remote(num_cpus=0, max_retries=0)(_submit_here).options(scheduling_strategy=there)
-        ray.get(submit.remote(job, name, dict(os.environ)))
+
+        def submit_there(path: list[str], variables: dict[str, str]) -> None:  # here, so that it is pickled by value
+            sys.path.extend(one for one in path if one not in sys.path)
+            os.environ.update(variables)
+            job.submit(name, blocking=False)
+
+        submit = ray.remote(num_cpus=0, max_retries=0)(submit_there).options(scheduling_strategy=there)
+        ray.get(submit.remote(sys.path, {"DLRL_HOME": os.environ["DLRL_HOME"]}))
         watched = WatchedJob(name, JobHandle(name, find_actor(name, MASTER), connect()))
         watched.has_gcs = lambda: self.has_gcs
         return watched
@@ -205,11 +212,6 @@ class OwnMemory(Ground):
         self._nodes.kill(node)
 
 
-def _submit_here(job: RLJob, name: str, environment: dict[str, str]) -> None:
-    os.environ.update({key: value for key, value in environment.items() if key in ("DLRL_HOME", "DLRL_STORE")})
-    job.submit(name, blocking=False)
-
-
 class OnRedis(Ground):
     """A GCS that can be killed, and the store on a server that can stand still."""
 
@@ -230,13 +232,11 @@ class OnRedis(Ground):
 @contextmanager
 def on_redis(folder: Path) -> Iterator[Ground]:
     """A cluster of its own, which this process is connected to."""
-    cluster = RedisCluster()
-    with (
-        RedisServer(cluster.folder / "store") as store,
-        _variables(DLRL_STORE=store.url),
-        contextlib.ExitStack() as end,
-    ):
+    with ExitStack() as end:
+        cluster = RedisCluster()
         end.callback(cluster.stop)
+        store = end.enter_context(RedisServer(cluster.folder / "store"))
+        end.enter_context(_variables(DLRL_STORE=store.url))
         ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
         end.callback(ray.shutdown)
         yield OnRedis(folder, cluster, store)
