@@ -16,6 +16,13 @@ def test_the_totals_of_the_page_are_those_of_the_rows():
     assert all(row.is_exact for row in rows)
 
 
+def test_each_row_is_of_the_faults_that_its_seed_chooses_today():
+    for row in run.read_rows().values():
+        planned = [(*one.name, one.moment) for group in plan_of(row.seed) for one in group]
+        assert [(one.kind, one.target, one.moment) for one in row.struck] == planned
+        assert row.setting == setting_of(row.seed)
+
+
 def test_rows_come_back_from_their_file(tmp_path):
     rows = [
         run.Row(seed=2, setting=Setting.REDIS, ending=run.EXACT),
