@@ -121,8 +121,9 @@ _PAGE = """\
 
 The job of `tests/soak/exactness.py` has roles with state in which every number depends on every one before it. It runs under
 random faults that a seed chooses: which kinds, what they hit, when, and whether two come at once or the second during the
-recovery from the first. All are real: signals to processes, a mounted file system without a free byte, a locked store, a
-server that stands still. The wall clock alone is a stand-in, set in one process.
+recovery from the first. All are real: `kill` is SIGKILL, and a killed GCS is started again; `freeze` is SIGSTOP, and SIGCONT before
+or, *until dead*, after it was declared dead; `fill` leaves no byte of a mounted file system free; `stall` locks the store's file,
+or stops its server. The wall clock alone is a stand-in, set by a day in one process.
 
 A run is exact if its end is the same to the last bit as that of a computation of the same steps without Ray, every step
 was applied once and committed, every incident was completed, no commit was lost, and nothing was left on the cluster. A
