@@ -12,7 +12,7 @@ FIRST ?= 0
 BENCHMARKS := planning calls startup commits failover
 , := ,
 
-.PHONY: help demo quickstart test test-core test-openrlhf test-verl test-long soak soak-nodes lint measure bench venv-core venv-openrlhf venv-verl clean
+.PHONY: help demo quickstart test test-core test-openrlhf test-verl test-long soak lint measure bench venv-core venv-openrlhf venv-verl clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -80,11 +80,8 @@ bench: venv-core venv-openrlhf venv-verl  ## run every benchmark; fails if one m
 	  echo "== benchmarks/verl_$$name.py"; $(VERL)/bin/python -m benchmarks.verl_$$name || status=1; done; \
 	  exit $$status
 
-soak: venv-core  ## the exactness job under random faults: SEEDS=200 of them from FIRST=0 on; tests/soak/soak.csv has the rows
+soak: venv-core  ## the exactness job under random faults of all kinds: SEEDS=200 seeds from FIRST=0 on; tests/soak/soak.csv has the rows
 	$(CORE)/bin/python tests/soak/run.py --seeds $(SEEDS) --first $(FIRST)
-
-soak-nodes: venv-core  ## the same with whole nodes killed, each with a memory of its own and no durable storage; FROZEN=--frozen stops raylets instead
-	cd tests && PYTHONPATH=. ../$(CORE)/bin/python -m soak.node_deaths --seeds $(SEEDS) --first $(FIRST) $(FROZEN)
 
 venv-core: $(CORE)/.made  ## the environment of the core
 venv-openrlhf: $(OPENRLHF)/.made  ## the environment of the OpenRLHF adapter, without CUDA

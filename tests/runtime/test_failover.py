@@ -164,9 +164,3 @@ def test_chaos_refuses_a_job_that_does_not_allow_it():
     with pytest.raises(DlrlError, match="has no process 'actor-9' now; it has 'master', 'trainer', 'actor-0'"):
         Chaos("exact").inject("actor-9", "kill")
     handle.stop()
-
-
-@pytest.mark.parametrize("seed", [9, 10, 14])
-def test_random_faults_leave_the_end_bit_identical(seed):
-    run = exactness.run_with_faults(seed)
-    assert exactness.check(run, exactness.expected()) == []

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 from checks import assert_nothing_left, disconnect, wait_until
-from soak import exactness, node_deaths
-from soak.node_deaths import NodesWithOwnMemory, nodes_with_own_memory
+from soak import exactness
+from soak.grounds import OwnMemory
+from soak.one_run import check, has_struck_as_planned, run_seed
+from soak.own_memory import NodesWithOwnMemory, nodes_with_own_memory
 
 from dlrl_chaos.chaos import Chaos
 from dlrl_core.context import JobContext, default_store_url, open_store
@@ -88,14 +90,10 @@ def test_without_a_spare_the_job_waits_in_sight_until_a_node_comes(ray_3_nodes_1
     assert applied(value) == [list(range(30))] * 3
 
 
-def test_a_trainer_on_a_node_that_was_given_up_and_lives_on_disturbs_nothing(ray_3_nodes_12_gpus, tmp_path):
-    """Its raylet is stopped until Ray gives the node up; the old trainer's process and its calls are refused."""
-    run = node_deaths.run_with_node_deaths(ray_3_nodes_12_gpus, tmp_path, seed=0, zombie=True)
-    assert [kind for kind, _ in run.killed] == ["frozen with the trainer alone"]
-    assert node_deaths.check(run) == []
-
-
-def test_without_durable_storage_no_commit_is_lost_with_the_memory_of_a_node(ray_3_nodes_12_gpus, tmp_path):
-    """A node is killed at a random moment; its commits are fetched from the memory of its neighbour."""
-    run = node_deaths.run_with_node_deaths(ray_3_nodes_12_gpus, tmp_path, seed=1)
-    assert run.killed and node_deaths.check(run) == []
+@pytest.mark.parametrize("seed", [28, 38])
+def test_without_durable_storage_no_commit_is_lost_with_a_node_or_by_one_that_lives_on(
+    ray_3_nodes_12_gpus, tmp_path, seed
+):
+    """Seeds of the exactness runs: a node is killed, or its raylet is stopped until Ray gives it up, and goes on."""
+    run = run_seed(seed, OwnMemory(tmp_path, ray_3_nodes_12_gpus))
+    assert has_struck_as_planned(run) and check(run) == []

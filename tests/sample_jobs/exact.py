@@ -141,28 +141,35 @@ class Pure(BaseWorkload):
 
 
 class ExactTrainer(BaseTrainer):
-    """So many steps, or fewer if the file `enough` is there at the end of one."""
+    """So many steps, or fewer if the file `enough` is there at the end of one. A job may lack roles, but no actor."""
 
     def init(self):
-        seed = self.config.seed
-        for group in (self.RG_ACTOR, self.RG_CRITIC, self.RG_ROLLOUT, self.RG_REFERENCE, self.RG_REWARD):
-            group.init_model(seed)
+        for name in self.get_role_groups():
+            getattr(self, name).init_model(self.config.seed)
 
     def fit(self):
         chain = self.progress.get("chain", 0)
         for step in self.steps(self.config.steps):
             weights = mixed(self.RG_ACTOR.digest())
-            samples = self.joined(self.RG_ROLLOUT.answer(step, prompts_of(chain, step), weights))
-            reference = self.joined(self.RG_REFERENCE.answer(step, samples, 0))
-            rewards = self.joined(self.RG_REWARD.answer(step, samples, mixed(reference)))
-            values = self.RG_CRITIC.update(step, mixed(rewards))
+            samples = self.answers_of("rollout", step, prompts_of(chain, step), weights)
+            reference = self.answers_of("reference", step, samples, 0)
+            rewards = self.answers_of("reward", step, samples, mixed(reference))
+            values = self.RG_CRITIC.update(step, mixed(rewards)) if self.has("critic") else []
             self.RG_ACTOR.update(step, mixed(samples, rewards, values))
             chain = mixed(chain, samples, rewards, values)
             self.log(reward=float(rewards[0] % 1000))
             self.commit(step, durable=self.config.get("durable", False), chain=chain)
             if self.config.get("enough") and Path(self.config.enough).exists():
                 break
-        return {"chain": chain, "actor": self.RG_ACTOR.end_state(), "critic": self.RG_CRITIC.end_state()}
+        critic = self.RG_CRITIC.end_state() if self.has("critic") else []
+        return {"chain": chain, "actor": self.RG_ACTOR.end_state(), "critic": critic}
 
-    def joined(self, shards):
+    def has(self, role):
+        return f"RG_{role.upper()}" in self.get_role_groups()
+
+    def answers_of(self, role, step, questions, context):
+        """Those of the role; computed here if the job does not have it."""
+        if not self.has(role):
+            return answers(role, self.config.seed, step, questions, context)
+        shards = getattr(self, f"RG_{role.upper()}").answer(step, questions, context)
         return [one for shard in shards for one in shard]
