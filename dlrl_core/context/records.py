@@ -19,11 +19,10 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from dlrl_core.context.commits_report import CommitsReport
-from dlrl_core.context.job_state import JobState
+from dlrl_core.context.job_state import JobState, TrainerResult
 from dlrl_core.context.process_report import WorkloadState
 from dlrl_core.context.redaction import RedactedText, redacted_text
 from dlrl_core.context.store import check_schema
-from dlrl_core.context.trainer_outcome import TrainerResult
 from dlrl_core.errors import ContextError, ErrorIdentity, RemoteCause, SchemaError
 from dlrl_core.roles import RoleType
 from dlrl_core.spec.frozen import validation_problems

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from dlrl_core.context.job_state import TrainerOutcome
 from dlrl_core.context.process_report import ProcessReport, WorkloadState
 from dlrl_core.context.records import FindingKind, TrainerRecord, TrainerState, WorkloadRecord
-from dlrl_core.context.trainer_outcome import TrainerOutcome
 from dlrl_core.errors import ErrorIdentity, RemoteCause
 from dlrl_core.roles import MASTER, TRAINER
 from dlrl_core.spec import JobSpec, RoleSpec

@@ -14,7 +14,7 @@ from typing import Any
 from ray.exceptions import RayError, RayTaskError
 
 from dlrl_core.context import FindingKind, Incident, JobContext, JobEnding, JobState, WorkloadState
-from dlrl_core.context.trainer_outcome import TrainerOutcome
+from dlrl_core.context.job_state import TrainerOutcome
 from dlrl_core.errors import ContextError, DlrlError, JobError, ReservationError, StoreConflictError, WorkloadStartError
 from dlrl_core.failover import (
     CallLost,

@@ -12,8 +12,8 @@ from ray.exceptions import RayTaskError
 
 from dlrl_core.context import JobContext, JobState, TrainerState
 from dlrl_core.context.commits_report import CommitsReport
+from dlrl_core.context.job_state import TrainerOutcome
 from dlrl_core.context.process_report import ProcessReport
-from dlrl_core.context.trainer_outcome import TrainerOutcome
 from dlrl_core.errors import ClusterError, DlrlError, StoreError, TrainerError
 from dlrl_core.failover import TrainerGone
 from dlrl_core.master.launch import MasterLaunch

@@ -15,9 +15,8 @@ from dlrl_core.errors import SpecError
 from dlrl_core.graph import EdgeKind
 from dlrl_core.hints import did_you_mean
 from dlrl_core.roles import RoleType
-from dlrl_core.trainer.kept_arguments import LARGEST_KEPT, KeptPieces, kept
 from dlrl_core.trainer.progress import CallLog
-from dlrl_core.trainer.role_call import Replay, RoleCall, check_unawaited
+from dlrl_core.trainer.role_call import LARGEST_KEPT, KeptPieces, Replay, RoleCall, check_unawaited, kept
 from dlrl_core.trainer.workload_directory import Lease, WorkloadDirectory, WorkloadHandle
 from dlrl_core.workload.invocation import (
     InvocationOptions,

@@ -14,8 +14,8 @@ from typing import Any
 import ray
 from ray import cloudpickle
 
+from dlrl_core.context.job_state import TrainerOutcome, TrainerResult
 from dlrl_core.context.process_report import ProcessReport, WorkloadState
-from dlrl_core.context.trainer_outcome import TrainerOutcome, TrainerResult
 from dlrl_core.errors import (
     CallTimeoutError,
     CommitLostError,

@@ -57,9 +57,10 @@ class Lease:
 
     def check(self) -> None:
         """If it has run out, ask the Master and wait until it is granted again."""
+        pause_s = 0.0
         while time.monotonic() >= self.until:
-            time.sleep(_ASK_AGAIN_S)
-            sent_at = time.monotonic()
+            time.sleep(pause_s)
+            sent_at, pause_s = time.monotonic(), _ASK_AGAIN_S
             self.heard(ask_master(self.master.trainer_progress, self.report()), sent_at)
 
     def heard(self, is_granted: bool | None, sent_at: float) -> None:

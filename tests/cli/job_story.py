@@ -10,8 +10,8 @@ from typing import Any
 
 from dlrl_chaos.fault import FaultKind, FaultNote
 from dlrl_core.context import Incident, JobContext, JobEnding, JobRecord, WorkloadRecord, open_store
+from dlrl_core.context.job_state import TrainerOutcome
 from dlrl_core.context.store import sqlite_url
-from dlrl_core.context.trainer_outcome import TrainerOutcome
 from dlrl_core.errors import ErrorIdentity
 from dlrl_core.failover import MasterFailed, Observation, TrainerGone, WorkloadGone, WorkloadHangs
 from dlrl_core.master.control_loop import ControlLoop

@@ -13,7 +13,7 @@ from context_samples import job_record, stored_text
 
 from dlrl_core.api.job_handle import JobHandle
 from dlrl_core.context import JobContext, JobEnding, JobState, Store
-from dlrl_core.context.trainer_outcome import TrainerResult
+from dlrl_core.context.job_state import TrainerResult
 from dlrl_core.errors import JobError, JobFailedError, RemoteCause
 from dlrl_core.master.beginning_and_end import written_ending
 

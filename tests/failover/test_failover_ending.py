@@ -11,7 +11,7 @@ import pytest
 from master_parts import context_of, launch_of, nodes, plan_on, small_job
 
 from dlrl_core.context import JobContext, JobEnding, JobState
-from dlrl_core.context.trainer_outcome import TrainerResult
+from dlrl_core.context.job_state import TrainerResult
 from dlrl_core.errors import JobError, RemoteCause
 from dlrl_core.failover import WorkloadGone
 from dlrl_core.master import beginning_and_end as ending_module

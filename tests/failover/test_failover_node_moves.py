@@ -8,7 +8,7 @@ import pytest
 from master_parts import context_of, launch_of, nodes, plan_on, small_job
 
 from dlrl_core.context import Incident
-from dlrl_core.context.trainer_outcome import TrainerOutcome
+from dlrl_core.context.job_state import TrainerOutcome
 from dlrl_core.errors import ReservationError
 from dlrl_core.failover import CallLost, WorkloadGone, WorkloadHangs
 from dlrl_core.master import plan_and_reservation

@@ -13,7 +13,7 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutErro
 
 from dlrl_core.errors import RemoteCause, WorkloadCallError
 from dlrl_core.roles import RoleType
-from dlrl_core.trainer import commit_search, commits, kept_arguments, role_call, role_group, workload_directory
+from dlrl_core.trainer import commit_search, commits, role_call, role_group, workload_directory
 from dlrl_core.trainer.progress import CallLog
 from dlrl_core.trainer.role_group import RoleGroup
 from dlrl_core.trainer.workload_directory import DirectorySnapshot, WorkloadDirectory, WorkloadHandle
@@ -57,7 +57,7 @@ class RayStandIn:
 def use_stand_in(monkeypatch) -> None:
     """From here on, the trainer's modules talk to it."""
     stand_in = RayStandIn()
-    for module in (role_call, role_group, kept_arguments, workload_directory, actors, commits, commit_search):
+    for module in (role_call, role_group, workload_directory, actors, commits, commit_search):
         monkeypatch.setattr(module, "ray", stand_in)
     monkeypatch.setattr(role_call, "get_local_object_locations", lambda refs: {ref: {"object_size": 1} for ref in refs})
 
