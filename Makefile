@@ -44,10 +44,10 @@ ON_CORE = $(CORE)/bin/python -m pytest --durations 15 -m
 
 test-core: venv-core  ## lint, and those that need no framework
 	@$(CORE)/bin/$(COMPILE) tests && tools/side_by_side.sh \
-	  '$(ON_CORE) "shared_cluster and not long" $(CLUSTERS) --ignore-glob "$(LATE)"' \
+	  '$(ON_CORE) "shared_cluster and not long" tests --ignore-glob "$(LATE)"' \
 	  '$(ON_CORE) "shared_cluster and not long" $(LATE)' \
 	  '$(ON_CORE) "not shared_cluster and not long" $(CLUSTERS)' \
-	  '$(MAKE) --no-print-directory lint && $(ON_CORE) "not shared_cluster and not long" tests $(CLUSTERS:%=--ignore %)'
+	  'make --no-print-directory lint && $(ON_CORE) "not shared_cluster and not long" tests $(CLUSTERS:%=--ignore %)'
 
 test-openrlhf: venv-openrlhf  ## those with real OpenRLHF, DeepSpeed and vLLM
 	$(call in_two,$(OPENRLHF),framework and not long,--timeout 900 tests/adapter_kit tests/openrlhf_config tests/openrlhf_runs)

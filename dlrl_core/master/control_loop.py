@@ -206,7 +206,8 @@ class ControlLoop:
         if isinstance(seen, WorkloadHangs):
             self.detection.hanging.discard(seen.actor_id)
         if isinstance(seen, WorkloadGone | WorkloadHangs):
-            return (self._context.process(seen.name).actor_id or "") == seen.actor_id
+            is_current = (self._context.process(seen.name).actor_id or "") == seen.actor_id
+            return is_current and not (seen.name == TRAINER and self.trainer.is_due)
         if isinstance(seen, TrainerGone | TrainerOutcome):
             return self._context.record.trainer.incarnation == seen.incarnation
         return True
@@ -360,7 +361,7 @@ class ControlLoop:
 
         Nothing, if it was a call of a trainer that was replaced since.
         """
-        if term == self._context.record.trainer.incarnation:
+        if term is not None and term >= self._context.record.trainer.incarnation:
             self.detection.is_paused = True
             self._seen.put_nowait(CallLost(name=name, method=method))
 

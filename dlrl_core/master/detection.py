@@ -21,6 +21,7 @@ from dlrl_core.scheduler.cluster_probe import why_frozen
 from dlrl_core.spec import JobSpec
 
 _LOOK_S = 0.5
+_AGAIN_S = 10.0
 _OWN_PAUSE_S = 5.0
 """After a longer pause between two looks this process was stopped itself, and reports wait to be read."""
 
@@ -34,6 +35,8 @@ class Detection:
         self._host_of = host_of
         self._seen = seen
         self._heard: dict[str, float] = {}
+        self._look_again: dict[str, float] = {}
+        """By actor id, when a silent process that was found well is looked at again."""
         self._since = time.monotonic()
         self.reports: dict[str, ProcessReport] = {}
         self.is_paused = True
@@ -86,13 +89,13 @@ class Detection:
         for found in hangs:
             if not isinstance(found, WorkloadHangs) or found.name not in (*self._context.workloads, TRAINER):
                 raise TypeError(f"it must yield WorkloadHangs of workloads of the job or its trainer, not {found!r}")
-            if found.actor_id not in self.hanging and found.is_silent:
-                silent.append(found)
-            elif found.actor_id not in self.hanging:
+            if found.actor_id not in self.hanging and not found.is_silent:
                 self._tell(found)
+            elif found.actor_id not in self.hanging and time.monotonic() >= self._look_again.get(found.actor_id, 0.0):
+                silent.append(found)
         for found, reason in zip(silent, await self._why_frozen([one.name for one in silent]), strict=True):
-            if reason is None:
-                self.note_life(found.name)
+            if reason is None:  # it is silent as before: beyond `hang_limit` that is a hang
+                self._look_again[found.actor_id] = time.monotonic() + _AGAIN_S
             else:
                 self._tell(replace(found, reason=f"{found.reason}, does not answer, and {reason}"))
 

@@ -113,7 +113,7 @@ class TrainerProcess:
             return False
         fact: ProcessReport = replies["trainer"]
         check_run(fact, self._launch.run_id)
-        if fact.incarnation > self._context.record.trainer.incarnation:
+        if replies["trainer's state"] and fact.incarnation > self._context.record.trainer.incarnation:
             with self._context.change() as change:
                 change.trainer(incarnation=fact.incarnation, node_id=fact.node_id, pid=fact.pid, actor_id=fact.actor_id)
         return bool(replies["trainer's state"])
@@ -178,10 +178,11 @@ class TrainerProcess:
 
     def record_progress(self, report: ProgressReport) -> bool:
         """Write what the trainer reports; False if it was replaced. A report that is out of date is dropped."""
-        if report.incarnation != self._context.record.trainer.incarnation:
+        known = self._context.record.trainer.incarnation
+        if report.incarnation < known:
             return False
         self._granted_until = time.monotonic() + LEASE_S
-        if report.sequence < self._heard:
+        if report.incarnation > known or report.sequence < self._heard:  # a newer one is about to be adopted
             return True
         self._heard = report.sequence
         self.edges = tuple((source, target) for source, target, _ in report.edges)

@@ -117,7 +117,7 @@ def trainer_invocation(
     - `replay`: a call that was interrupted by the death of its workload may be repeated on the restarted one.
     - `changes_state`: False for a method that only reads what a commit holds: it need not wait for a commit's copy.
     """
-    given = locals()
+    given = {**locals()}
     options = InvocationOptions.checked(**given.pop("unknown"), **given)
 
     def mark(method: _Method) -> _Method:

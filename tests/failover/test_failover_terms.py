@@ -109,13 +109,15 @@ class TrainerStandIn:
 def test_a_trainer_that_is_newer_than_the_record_is_adopted_and_heard(parts):
     launch, spec, context = parts
     process = TrainerProcess(launch, spec, context, on_end=lambda _: None)
+    assert process.record_progress(report(incarnation=2)) is True  # before it is adopted, too
+    assert context.record.trainer.incarnation == 1
     assert asyncio.run(process.is_adopted(TrainerStandIn(2)))
     trainer = context.record.trainer
     assert (trainer.incarnation, trainer.actor_id, trainer.pid, trainer.node_id) == (2, "third", 5, "b")
     assert process.record_progress(report(incarnation=2)) is True
 
 
-@pytest.mark.parametrize(("term", "is_heard"), [(1, True), (0, False), (None, False)])
+@pytest.mark.parametrize(("term", "is_heard"), [(1, True), (2, True), (0, False), (None, False)])
 def test_only_the_trainer_of_the_record_can_have_more_restarted(parts, term, is_heard):
     launch, _, context = parts
 

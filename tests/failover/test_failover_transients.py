@@ -550,3 +550,29 @@ def test_how_long_a_call_runs_is_not_moved_by_a_step_of_the_wall_clock(monkeypat
     clock.step_s = step_s
     method, since = calls.oldest()
     assert method == "generate" and 0 <= time.monotonic() - since < 10
+
+
+def test_a_look_that_finds_a_process_well_does_not_begin_its_silence_anew(launch, context, monkeypatch):
+    """Else a call that holds Python's lock for ever would never be beyond its `hang_limit`."""
+    asked = []
+
+    async def why_frozen(node_id: str, pids: list[int]) -> dict[int, str]:
+        asked.append(pids)
+        return {}
+
+    monkeypatch.setattr(detection, "why_frozen", why_frozen)
+
+    async def run() -> list[str]:
+        loop = ControlLoop(launch, context)
+        loop.detection.hear(report_of("actor-0"))
+        before = dict(loop.detection._look().heard)
+        hang = WorkloadHangs(name="actor-0", reason="no report for 28 s", actor_id="id0", is_silent=True)
+        for _ in range(3):
+            await loop.detection._observe([hang])
+        assert loop._seen.empty()
+        assert dict(loop.detection._look().heard) == before
+        await loop.detection._observe([replace(hang, is_silent=False)])
+        return [loop._seen.get_nowait().name for _ in range(loop._seen.qsize())]
+
+    assert asyncio.run(run()) == ["actor-0"]
+    assert asked == [[7]]
