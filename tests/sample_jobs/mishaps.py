@@ -9,8 +9,12 @@ import threading
 import time
 from pathlib import Path
 
+import ray
+
 from dlrl_core import BaseTrainer, BaseWorkload, trainer_invocation
+from dlrl_core.roles import MASTER, namespace_of
 from dlrl_core.trainer import trainer_host
+from dlrl_core.workload.actors import MasterHandle
 
 
 def is_first_time(mark: str) -> bool:
@@ -139,9 +143,16 @@ class FreezesOnce(Steps):
         for step in self.steps(4):
             counts = self.RG_ACTOR.add(step)
             if step == 2 and is_first_time(self.config.mark):
+                self._until_recorded()
                 os.kill(os.getpid(), signal.SIGSTOP)
             self.commit(step)
         return counts
+
+    def _until_recorded(self):
+        """Wait until the Master knows of a commit: without one, it would restart the whole job."""
+        master = MasterHandle(namespace=namespace_of("freezes"), name=MASTER)
+        while not ray.get(master.status.remote())["progress"]["committed_step"]:
+            time.sleep(0.02)
 
 
 class WaitsForAThread(Steps):
