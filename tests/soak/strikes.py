@@ -200,7 +200,7 @@ class LockedFile(Strike):
         wait_until(self.job.is_degraded, "the Master can't write", LIMIT_S)
         time.sleep(max(0.0, self.began_at + self.planned.seconds - time.monotonic()))
         self.undo()
-        wait_until(lambda: not self.job.is_degraded(), "the Master has written what waited", LIMIT_S)
+        self.job.until_healed()
 
 
 class FullStoreDisk(Strike):
@@ -227,7 +227,7 @@ class FullStoreDisk(Strike):
     def end(self) -> None:
         wait_until(lambda: self._fill() and self.job.is_degraded(), "the Master can't write", LIMIT_S)
         self.undo()
-        wait_until(lambda: not self.job.is_degraded(), "the Master has written what waited", LIMIT_S)
+        self.job.until_healed()
 
 
 class FullMemory(Strike):
@@ -258,7 +258,7 @@ class StalledServer(Strike):
             wait_until(self.job.is_degraded, "the Master can't write", LIMIT_S)
         self.undo()
         if not self.is_timed:
-            wait_until(lambda: not self.job.is_degraded(), "the Master has written what waited", LIMIT_S)
+            self.job.until_healed()
 
     def _resume(self) -> None:
         self.server().resume()

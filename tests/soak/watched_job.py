@@ -103,3 +103,10 @@ class WatchedJob:
     def is_degraded(self) -> bool:
         """Whether the Master says that its store takes no writes."""
         return bool(self.view()["degraded"])
+
+    def until_healed(self) -> None:
+        """The Master has written what waited."""
+        try:
+            wait_until(lambda: not self.is_degraded(), "", LIMIT_S)
+        except AssertionError:
+            raise AssertionError(f"job '{self.name}' does not heal: {self.view()['degraded']}") from None
