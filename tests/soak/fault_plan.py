@@ -45,6 +45,7 @@ class Target(enum.StrEnum):
     GCS_TABLES = "Redis of the GCS"
     STORE = "store"
     STORE_DISK = "disk of the store"
+    """With durable state on it."""
     MEMORY = "memory"
     """The file system on which committed state is."""
 

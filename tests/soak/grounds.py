@@ -31,7 +31,8 @@ from soak.redis_cluster import RedisCluster
 from soak.small_disk import SmallDisk, small_disk
 from soak.watched_job import WatchedJob
 
-_MEMORY_MB, _STORE_MB = 160, 16
+_MEMORY_MB, _STORE_MB = 160, 128
+"""Durable state, some versions of 4 MB for each of two ranks, is on the disk of the store too."""
 
 
 class NotPossibleError(Exception):

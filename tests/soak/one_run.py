@@ -49,6 +49,7 @@ def run_seed(seed: int, ground: Ground) -> Run:
     ground.check(groups)
     began, name = time.monotonic(), f"soak-{seed}"
     enough = ground.folder / f"enough-{seed}"
+    enough.unlink(missing_ok=True)
     job = ground.job(name, is_small=is_small(seed), steps=exactness.ENDLESS, pause_s=_PAUSE_S, enough=str(enough))
     struck: list[Struck] = []
     with ground.in_peace():

@@ -11,7 +11,8 @@ import os
 import signal
 import sqlite3
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import ray
@@ -19,7 +20,6 @@ from checks import is_running, wait_until
 
 from dlrl_core.scheduler.workload_launcher import find_actor
 from soak.fault_plan import Kind, Planned, Struck, Target, chosen
-from soak.small_disk import SmallDisk
 from soak.wall_clock_stand_in import DAY_S, WallClockStandIn
 from soak.watched_job import LIMIT_S, Mark, Place, WatchedJob
 
@@ -46,6 +46,8 @@ class Strike(abc.ABC):
         self.name = ""
         """Of what it hit."""
         self.began_at = 0.0
+        self.undone: Callable[[], object] = lambda: None
+        """What takes it back, from the moment when there is something to take back."""
 
     @abc.abstractmethod
     def begin(self) -> None: ...
@@ -53,8 +55,16 @@ class Strike(abc.ABC):
     def end(self) -> None:
         self.undo()
 
-    def undo(self) -> None:  # noqa: B027 - a kill leaves nothing to take back
+    def undo(self) -> None:
         """Leave nothing of the fault but what it has done."""
+        undone, self.undone = self.undone, lambda: None
+        undone()
+
+    def freeze(self, pid: int) -> None:
+        """SIGSTOP, until it is undone; returns when the process stands still."""
+        self.undone = lambda: go_on(pid)
+        os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED, f"{pid} stands still", _SEEN_S)
 
     def struck(self) -> Struck:
         planned = self.planned
@@ -64,61 +74,58 @@ class Strike(abc.ABC):
 class OfProcess(Strike):
     """Of one process of the job: the one that chance chooses of those that live at the moment."""
 
-    place: Place
+    place: Place | None = None
 
-    def choose(self) -> None:
+    def choose(self) -> Place:
         target = self.planned.target
         living = wait_until(lambda: self.job.processes(target), f"a {target} lives", LIMIT_S)
         self.name = chosen(self.planned.choice, sorted(living))
         self.place = living[self.name]
+        return self.place
 
 
 class KillProcess(OfProcess):
     def begin(self) -> None:
-        wait_until(self._is_killed, f"a {self.planned.target} could be killed", LIMIT_S)
-        wait_until(lambda: not is_running(self.place.pid), f"'{self.name}' is gone", _SEEN_S)
+        killed = wait_until(self._killed, f"a {self.planned.target} could be killed", LIMIT_S)
+        wait_until(lambda: not is_running(killed.pid), f"'{self.name}' is gone", _SEEN_S)
 
-    def _is_killed(self) -> bool:
-        self.choose()
+    def _killed(self) -> Place | None:
+        place = self.choose()
         try:
-            os.kill(self.place.pid, signal.SIGKILL)
+            os.kill(place.pid, signal.SIGKILL)
         except ProcessLookupError:
-            return False  # it has just ended
-        return True
+            return None  # it has just ended
+        return place
 
 
 class FreezeProcess(OfProcess):
     def begin(self) -> None:
-        self.choose()
-        stop(self.place.pid)
-
-    def undo(self) -> None:
-        go_on(self.place.pid)
+        self.freeze(self.choose().pid)
 
 
-class FreezeUntilDead(OfProcess):
+class FreezeUntilDead(FreezeProcess):
     """Chance decides whether it goes on as soon as it was declared dead, or when another one is ready."""
 
     is_timed = False
 
     def begin(self) -> None:
-        self.choose()
-        self.restarts = self.job.restarts_of(self.name)
-        stop(self.place.pid)
+        self.restarts = {one["name"]: one["restarts"] for one in self.job.view()["workloads"]}
+        super().begin()
 
     def end(self) -> None:
-        wait_until(lambda: self.job.restarts_of(self.name) > self.restarts, f"'{self.name}' is given up", LIMIT_S)
+        assert self.place is not None
+        old = self.place.pid
+        wait_until(lambda: self._record()["restarts"] > self.restarts[self.name], f"'{self.name}' is given up", LIMIT_S)
         if self.planned.seconds > 1.3:
-            wait_until(self._has_successor, f"another process is ready as '{self.name}'", LIMIT_S)
+            wait_until(lambda: self._has_successor(old), f"another process is ready as '{self.name}'", LIMIT_S)
         self.undo()
-        wait_until(lambda: not is_running(self.place.pid), f"the old process of '{self.name}' has ended", LIMIT_S)
+        wait_until(lambda: not is_running(old), f"the old process of '{self.name}' has ended", LIMIT_S)
 
-    def undo(self) -> None:
-        go_on(self.place.pid)
+    def _record(self) -> dict[str, Any]:
+        return next(one for one in self.job.view()["workloads"] if one["name"] == self.name)
 
-    def _has_successor(self) -> bool:
-        one = next(one for one in self.job.view()["workloads"] if one["name"] == self.name)
-        return bool(one["state"] == "ready" and one["pid"] != self.place.pid)
+    def _has_successor(self, old: int) -> bool:
+        return bool(self._record()["state"] == "ready" and self._record()["pid"] != old)
 
 
 class StepClock(OfProcess):
@@ -135,22 +142,17 @@ class StepClock(OfProcess):
 
 
 class FreezeRaylet(Strike):
-    """Of a node that the job uses, or of any: shorter than its health checks allow."""
-
-    process: psutil.Process | None = None
+    """Of any node: shorter than its health checks allow."""
 
     def begin(self) -> None:
-        node = chosen(self.planned.choice, sorted(self.ground.raylets()))
-        self.name, self.process = node[:8], self.ground.raylets()[node]
-        stop(self.process.pid)
-
-    def undo(self) -> None:
-        if self.process is not None:
-            go_on(self.process.pid)
+        raylets = self.ground.raylets()
+        node = chosen(self.planned.choice, sorted(raylets))
+        self.name, self.process = node[:8], raylets[node]
+        self.freeze(self.process.pid)
 
     def end(self) -> None:
         super().end()
-        assert self.process is not None and self.process.is_running()
+        assert self.process.is_running()
 
 
 class LoseNode(Strike):
@@ -169,46 +171,36 @@ class LoseNode(Strike):
         if self.planned.kind is Kind.KILL:
             self.ground.kill_node(node)
         else:
-            stop(self.process.pid)
+            self.freeze(self.process.pid)
 
     def end(self) -> None:
         if self.planned.kind is Kind.KILL:
             return
         wait_until(lambda: self.node not in self.ground.raylets(), "Ray gives the node up", LIMIT_S)
         if self.planned.seconds > 0.8:
-            before = self.job.mark()
-            self.job.until_training_goes_on(before)
+            self.job.until_training_goes_on(self.job.mark())
         self.undo()
         wait_until(lambda: not is_running(self.process.pid), "the raylet ends", LIMIT_S)
-
-    def undo(self) -> None:
-        if self.planned.kind is not Kind.KILL:
-            go_on(self.process.pid)
 
 
 class LockedFile(Strike):
     """Another process of the machine holds the SQLite store's lock: what a slow disk or a backup does."""
 
     is_timed = False
-    connection: sqlite3.Connection | None = None
 
     def begin(self) -> None:
         path = self.ground.store_file()
         self.name = path.name
-        self.connection = sqlite3.connect(path, isolation_level=None, timeout=_SEEN_S, check_same_thread=False)
-        self.connection.execute("BEGIN EXCLUSIVE")
+        connection = sqlite3.connect(path, isolation_level=None, timeout=_SEEN_S, check_same_thread=False)
+        self.undone = connection.close
+        connection.execute("BEGIN EXCLUSIVE")
         self.began_at = time.monotonic()
 
     def end(self) -> None:
         wait_until(self.job.is_degraded, "the Master can't write", LIMIT_S)
         time.sleep(max(0.0, self.began_at + self.planned.seconds - time.monotonic()))
         self.undo()
-        wait_until(lambda: not self.job.is_degraded(), "the Master has written what waited", LIMIT_S)
-
-    def undo(self) -> None:
-        if self.connection is not None:
-            self.connection.close()
-            self.connection = None
+        self.job.until_healed()
 
 
 class FullStoreDisk(Strike):
@@ -218,7 +210,7 @@ class FullStoreDisk(Strike):
 
     def begin(self) -> None:
         self.disk = self.ground.disk(Target.STORE_DISK)
-        self.name = self.disk.folder.name
+        self.name, self.undone = self.disk.folder.name, self.disk.empty
         self._fill()
 
     def _fill(self) -> bool:
@@ -235,22 +227,16 @@ class FullStoreDisk(Strike):
     def end(self) -> None:
         wait_until(lambda: self._fill() and self.job.is_degraded(), "the Master can't write", LIMIT_S)
         self.undo()
-        wait_until(lambda: not self.job.is_degraded(), "the Master has written what waited", LIMIT_S)
-
-    def undo(self) -> None:
-        self.disk.empty()
+        self.job.until_healed()
 
 
 class FullMemory(Strike):
     """No byte is free where committed state is kept, for a while."""
 
     def begin(self) -> None:
-        self.disk: SmallDisk = self.ground.disk(Target.MEMORY)
-        self.name = self.disk.folder.name
-        wait_until(lambda: self.disk.fill() or self.disk.is_full, "no byte is free", _SEEN_S)
-
-    def undo(self) -> None:
-        self.disk.empty()
+        disk = self.ground.disk(Target.MEMORY)
+        self.name, self.undone = disk.folder.name, disk.empty
+        wait_until(lambda: disk.fill() or disk.is_full, "no byte is free", _SEEN_S)
 
 
 class StalledServer(Strike):
@@ -263,7 +249,7 @@ class StalledServer(Strike):
         self.name = str(self.server().port)
         self.job.places()
         self.is_timed = self.planned.target is not Target.STORE
-        self.ground.has_gcs = not self.is_timed
+        self.ground.has_gcs, self.undone = not self.is_timed, self._resume
         self.server().pause()
         self.began_at = time.monotonic()
 
@@ -272,9 +258,9 @@ class StalledServer(Strike):
             wait_until(self.job.is_degraded, "the Master can't write", LIMIT_S)
         self.undo()
         if not self.is_timed:
-            wait_until(lambda: not self.job.is_degraded(), "the Master has written what waited", LIMIT_S)
+            self.job.until_healed()
 
-    def undo(self) -> None:
+    def _resume(self) -> None:
         self.server().resume()
         self.ground.has_gcs = True
 
@@ -285,28 +271,21 @@ class GcsAway(Strike):
     def begin(self) -> None:
         self.job.places()  # to be known while there is no GCS
         gcs = self.ground.cluster().gcs()
-        self.process, self.name = gcs, "gcs_server"
+        self.name, self.pid = gcs.name(), gcs.pid
         self.ground.has_gcs = False
         if self.planned.kind is Kind.KILL:
             self.ground.cluster().kill_gcs()
             assert not is_running(gcs.pid)
         else:
-            stop(gcs.pid)
+            self.freeze(gcs.pid)
+        self.undone = self._bring_back
 
-    def undo(self) -> None:
-        if self.ground.has_gcs:
-            return
+    def _bring_back(self) -> None:
         if self.planned.kind is Kind.KILL:
             self.ground.cluster().start_gcs()
         else:
-            go_on(self.process.pid)
+            go_on(self.pid)
         self.ground.has_gcs = True
-
-
-def stop(pid: int) -> None:
-    """SIGSTOP; returns when the process stands still."""
-    os.kill(pid, signal.SIGSTOP)
-    wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED, f"{pid} stands still", _SEEN_S)
 
 
 def go_on(pid: int) -> None:

@@ -15,7 +15,7 @@ from dlrl_core.roles import MASTER, TRAINER
 from dlrl_core.scheduler.workload_launcher import find_actor, processes_of
 from soak.fault_plan import Target
 
-LIMIT_S = 120.0
+LIMIT_S = 100.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +45,11 @@ class WatchedJob:
         self._places: dict[str, Place] = {}
 
     def view(self) -> dict[str, Any]:
-        """The status; the answer of a Master that is being restarted is waited for."""
-        return self.handle.status().view
+        """The status; the answer of a Master that is being restarted is waited for. Raises if the job has ended."""
+        status = self.handle.status()
+        if status.is_final:
+            raise AssertionError(f"job '{self.name}' has ended while it was struck, {status.state}: {status.why}")
+        return status.view
 
     def mark(self) -> Mark:
         view = self.view()
@@ -72,13 +75,16 @@ class WatchedJob:
         return self._places
 
     def processes(self, target: Target) -> dict[str, Place]:
-        """Those that live now, of this kind."""
+        """Those that live now, of this kind. Raises if the job has ended."""
         fixed = {Target.MASTER: MASTER, Target.TRAINER: TRAINER}
-        return {
+        found = {
             name: place
             for name, place in self.places().items()
             if name == fixed.get(target) or (target not in fixed and name not in fixed.values())
         }
+        if not found and self.has_gcs():
+            self.view()
+        return found
 
     def is_recovering_since(self, before: Mark) -> bool:
         """Whether a fault was noticed since then, or another Master runs."""
@@ -98,5 +104,9 @@ class WatchedJob:
         """Whether the Master says that its store takes no writes."""
         return bool(self.view()["degraded"])
 
-    def restarts_of(self, name: str) -> int:
-        return next(int(one["restarts"]) for one in self.view()["workloads"] if one["name"] == name)
+    def until_healed(self) -> None:
+        """The Master has written what waited."""
+        try:
+            wait_until(lambda: not self.is_degraded(), "", LIMIT_S)
+        except AssertionError:
+            raise AssertionError(f"job '{self.name}' does not heal: {self.view()['degraded']}") from None
