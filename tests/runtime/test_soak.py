@@ -1,6 +1,6 @@
 """Seeds of the exactness runs: small jobs under faults of all kinds, two at a time. `make soak` runs many more.
 
-Ten run with the tests: those on other clusters are in test_gcs_loss.py and test_node_loss.py.
+Four run with the tests every day, on other clusters: test_gcs_loss.py and test_node_loss.py; six are `long`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from soak.grounds import NotPossibleError, two_nodes
 from soak.one_run import Run, check, has_struck_as_planned, runs_of
 
 ON_TWO_NODES = (35, 7, 11, 15, 17, 45)
+pytestmark = pytest.mark.long  # a minute and more on two cores
 
 
 @pytest.fixture(scope="module")

@@ -142,8 +142,8 @@ durable storage, where a raylet stands still until Ray gives its node up, or die
 whose GCS keeps its tables on a Redis server. The Master is on the node of the raylet at times.
 
 `make soak SEEDS=50 FIRST=1000` runs the seeds from 1000 to 1049, fails if one is not exact, and writes a row for
-each into [`tests/soak/soak.csv`](../../tests/soak/soak.csv) and the totals of all rows into this page. Ten seeds
-run with every `make test-core`.
+each into [`tests/soak/soak.csv`](../../tests/soak/soak.csv) and the totals of all rows into this page. Four
+seeds run with every `make test-core`, six with `make test-long`.
 """
 
 
