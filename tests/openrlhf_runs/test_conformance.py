@@ -19,7 +19,7 @@ BESIDE_METRICS = {"step", "seconds", "ended_at"}
 @pytest.mark.usefixtures("assets", "ray_8_gpus")
 class TestOpenRLHF(AdapterConformance):
     framework = "openrlhf"
-    steps = 24
+    steps = 40
     start_s, recover_s, end_s = 400.0, 300.0, 400.0
 
     _assets: ClassVar[Path]
@@ -37,7 +37,7 @@ class TestOpenRLHF(AdapterConformance):
             self._out,
             actor__num_gpus_per_node=2,
             critic__num_gpus_per_node=2,
-            train__num_episodes=12,
+            train__num_episodes=20,
             train__batch_size=32,  # steps of a second or two: they go on while a master restarts
             rollout__batch_size=32,
             rollout__max_new_tokens=32,
